@@ -1,0 +1,8 @@
+# tools: the command line. JSON comes from jansson (Debian: libjansson-dev), which only tools and
+# examples link; without it they are left out and the library is built all the same.
+JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
+ifeq ($(JANSSON),)
+$(info jansson.h is not here (Debian: libjansson-dev): the tools and examples are left out)
+endif
+
+$(eval $(call cc_rule,tools,-D_GNU_SOURCE -Iinclude -Ioracle))
