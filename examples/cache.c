@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache.h"
+#include "num.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The plan for n query tokens, made when first asked for. */
+static gqa_status plan_for(struct cache *cache, int n, struct gqa_error *err) {
+    if (cache->plans[n])
+        return GQA_OK;
+    struct gqa_problem problem = cache->problem;
+    problem.q_tokens = n;
+    gqa_problem_pack(&problem, GQA_HND);
+    return gqa_plan_create(cache->device, &problem, &cache->plans[n], err);
+}
+
+static void describe(struct gqa_problem *p, const struct cache_options *options,
+                     const struct cache_shape *shape) {
+    *p = gqa_problem_init();
+    p->q_heads = shape->q_heads;
+    p->kv_heads = shape->kv_heads;
+    p->head_dim = shape->head_dim;
+    p->kv_len = shape->capacity;
+    p->kv_type = options->type;
+    p->q_type = p->o_type = GQA_F32;
+    p->precision = options->precision;
+    /* The same splits for one query token and for sixteen. */
+    p->split_mode = GQA_SPLIT_INVARIANT;
+}
+
+static gqa_status allocate(struct cache *cache, struct gqa_error *err) {
+    const struct gqa_problem *p = &cache->problem;
+    const size_t row = (size_t)p->kv_heads * p->head_dim * gqa_type_bytes(p->kv_type);
+    const size_t q_row = (size_t)p->q_heads * p->head_dim * sizeof(float);
+    cache->workspace_bytes = gqa_plan_workspace(cache->plans[CACHE_MAX_TOKENS]);
+    cache->k = calloc(cache->layers, sizeof *cache->k);
+    cache->v = calloc(cache->layers, sizeof *cache->v);
+    cache->staging = malloc(CACHE_MAX_TOKENS * q_row);
+    cache->q = cache->memory.alloc(CACHE_MAX_TOKENS * q_row);
+    cache->o = cache->memory.alloc(CACHE_MAX_TOKENS * q_row);
+    cache->kv_lens = cache->memory.alloc(sizeof *cache->kv_lens);
+    cache->workspace = cache->memory.alloc(cache->workspace_bytes);
+    int complete = cache->k && cache->v && cache->staging && cache->q && cache->o &&
+                   cache->kv_lens && cache->workspace;
+    for (int i = 0; complete && i < cache->layers; i++) {
+        cache->k[i] = cache->memory.alloc((size_t)p->kv_len * row);
+        cache->v[i] = cache->memory.alloc((size_t)p->kv_len * row);
+        complete = cache->k[i] && cache->v[i];
+    }
+    return complete ? GQA_OK
+                    : refuse(err, GQA_ERR_MEMORY, "no memory for %d layers of %lld tokens",
+                             cache->layers, (long long)p->kv_len);
+}
+
+gqa_status cache_open(const struct cache_options *options, const struct cache_shape *shape,
+                      struct cache *cache, struct gqa_error *err) {
+    *cache = (struct cache){.grid = options->grid, .layers = shape->layers};
+    describe(&cache->problem, options, shape);
+    struct gqa_device_options device = gqa_device_options_init();
+    device.threads = options->threads;
+    device.kernel = options->kernel;
+    gqa_status status = gqa_device_open(options->device, &device, &cache->device, err);
+    if (!status)
+        status = memory_of(options->device, &cache->memory, err);
+    /* The plan of the most query tokens has the largest workspace: it serves them all. */
+    if (!status)
+        status = plan_for(cache, CACHE_MAX_TOKENS, err);
+    if (!status)
+        status = allocate(cache, err);
+    if (status) {
+        cache_close(cache);
+        return status;
+    }
+    cache->tensors = gqa_tensors_init();
+    cache->tensors.q = cache->q;
+    cache->tensors.o = cache->o;
+    cache->tensors.kv_lens = cache->kv_lens;
+    return GQA_OK;
+}
+
+void cache_close(struct cache *cache) {
+    for (int n = 0; n <= CACHE_MAX_TOKENS; n++)
+        gqa_plan_destroy(cache->plans[n]);
+    if (cache->memory.release) {
+        for (int i = 0; cache->k && cache->v && i < cache->layers; i++) {
+            cache->memory.release(cache->k[i]);
+            cache->memory.release(cache->v[i]);
+        }
+        cache->memory.release(cache->q);
+        cache->memory.release(cache->o);
+        cache->memory.release(cache->kv_lens);
+        cache->memory.release(cache->workspace);
+    }
+    free(cache->k);
+    free(cache->v);
+    free(cache->staging);
+    gqa_device_close(cache->device);
+    *cache = (struct cache){0};
+}
+
+void cache_reset(struct cache *cache) {
+    cache->length = 0;
+    cache->seconds = 0;
+}
+
+void cache_advance(struct cache *cache, int n) {
+    cache->length += n;
+}
+
+/* Write x [n][kv_heads][head_dim] behind the tokens that `pool` [kv_heads][capacity][head_dim]
+ * holds, rounded to the grid and then kept as kv_type. */
+static gqa_status append(struct cache *cache, char *pool, int n, const float *x,
+                         struct gqa_error *err) {
+    const struct gqa_problem *p = &cache->problem;
+    const int dim = p->head_dim;
+    const size_t element = gqa_type_bytes(p->kv_type);
+    for (int head = 0; head < p->kv_heads; head++) {
+        for (int i = 0; i < n * dim; i++) {
+            const float exact = x[(i / dim * p->kv_heads + head) * dim + i % dim];
+            uint32_t rounded;
+            num_store(cache->grid, &rounded, 0, exact);
+            num_store(p->kv_type, cache->staging, i, num_load(cache->grid, &rounded, 0));
+        }
+        const int64_t first = (head * p->kv_len + cache->length) * dim;
+        const gqa_status status = cache->memory.upload(pool + first * (int64_t)element,
+                                                       cache->staging, n * dim * element, err);
+        if (status)
+            return status;
+    }
+    return GQA_OK;
+}
+
+gqa_status cache_attend(struct cache *cache, int layer, int n, const float *q, const float *k,
+                        const float *v, float *o, struct gqa_error *err) {
+    const struct gqa_problem *p = &cache->problem;
+    const struct memory *memory = &cache->memory;
+    const size_t q_bytes = (size_t)n * p->q_heads * p->head_dim * sizeof(float);
+    const int32_t length = cache->length + n;
+    if (n < 1 || n > CACHE_MAX_TOKENS || length > p->kv_len)
+        return refuse(err, GQA_ERR_SHAPE, "%d tokens after %d do not fit a cache of %lld", n,
+                      cache->length, (long long)p->kv_len);
+
+    gqa_status status = plan_for(cache, n, err);
+    if (status || (status = append(cache, cache->k[layer], n, k, err)) ||
+        (status = append(cache, cache->v[layer], n, v, err)) ||
+        (status = memory->upload(cache->q, q, q_bytes, err)) ||
+        (status = memory->upload(cache->kv_lens, &length, sizeof length, err)))
+        return status;
+
+    cache->tensors.k = cache->k[layer];
+    cache->tensors.v = cache->v[layer];
+    const double start = seconds();
+    status = gqa_decode(cache->plans[n], &cache->tensors, cache->workspace, cache->workspace_bytes,
+                        NULL, err);
+    if (!status)
+        status = memory->download(o, cache->o, q_bytes, err);
+    cache->seconds += seconds() - start;
+    return status;
+}
