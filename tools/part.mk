@@ -3,6 +3,13 @@
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 ifeq ($(JANSSON),)
 $(info jansson.h is not here (Debian: libjansson-dev): the tools and examples are left out)
+else
+ALL += $(BUILD)/gqa
 endif
 
 $(eval $(call cc_rule,tools,-D_GNU_SOURCE -Iinclude -Ioracle))
+
+TOOLS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/*.c))
+
+$(BUILD)/gqa: $(TOOLS_OBJ) $(BUILD)/libgqa.a
+	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
