@@ -4,12 +4,16 @@ JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&
 ifeq ($(JANSSON),)
 $(info jansson.h is not here (Debian: libjansson-dev): the tools and examples are left out)
 else
-ALL += $(BUILD)/gqa
+ALL   += $(BUILD)/gqa
+TESTS += $(BUILD)/test_safetensors
 endif
 
 $(eval $(call cc_rule,tools,-D_GNU_SOURCE -Iinclude -Ioracle))
 
-TOOLS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/*.c))
+TOOLS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/test_%,$(wildcard tools/*.c)))
 
 $(BUILD)/gqa: $(TOOLS_OBJ) $(BUILD)/libgqa.a
+	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
+
+$(BUILD)/test_safetensors: $(BUILD)/tools/test_safetensors.o $(BUILD)/tools/safetensors.o
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
