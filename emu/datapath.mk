@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The data paths of the emulator: number formats, tensor maps, matrix operations. Plain functions on
 # flat memory, tested without the rest of the emulator.
-EMU_DATA := num num_math
+EMU_DATA := num num_math reduce tensormap tensormap_copy
 EMU_DATA_OBJ := $(EMU_DATA:%=$(BUILD)/emu/%.o)
 # The lint of float equality and contraction does not apply: these files compute exact results.
 CFLAGS_emu_num := -O3 -ffp-contract=off
 CFLAGS_emu_num_math := -O3 -ffp-contract=off
 
-EMU_UNIT := num
+EMU_UNIT := num tensormap
 EMU_UNIT_TESTS := $(EMU_UNIT:%=$(BUILD)/tests/emu/test_%)
 TESTS += $(EMU_UNIT_TESTS)
 
