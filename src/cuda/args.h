@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The parameters of every kernel: plain C, shared by host and device. A kernel takes one struct by
+ * value (`const __grid_constant__`), so that a CUDA graph holds a complete copy and nothing has to
+ * be uploaded. Shapes, strides and schedules are decided by the host; lengths, tables and scales
+ * stay on the device and are read when the kernel runs.
+ *
+ * Words of the schedule. A *unit* is what shares one pass over K and V: (sequence, KV head, row
+ * tile), where the rows of a sequence and KV head are its q_tokens x group query rows (row r is
+ * token r / group, head r % group) and a row tile is TILE_ROWS of them. Its visible tokens are
+ * measured in *grains* of 16 tokens. A *part* is a range of grains of one unit that one CTA
+ * attends to; a unit with several parts is merged from float32 partials. Units are numbered
+ * (sequence * kv_heads + kv_head) * row_tiles + row_tile. */
+#ifndef GQA_CUDA_ARGS_H
+#define GQA_CUDA_ARGS_H
+
+#include <stdint.h>
+
+enum { GQA_GRAIN = 16 };
+
+/* How parts are cut. See schedule.cuh. */
+enum gqa_schedule {
+    GQA_SCHED_SPLITS = 0, /* `splits` equal parts of each unit; one CTA each */
+    GQA_SCHED_TOKENS,     /* a part per `split_grains` grains, counted from token 0; one CTA each */
+    GQA_SCHED_SHARES, /* `ctas` equal shares of all grains of the batch; a CTA walks its share */
+};
+
+/* What a CTA does with its part. Values of gqa_reduction, without "auto". */
+enum gqa_finish {
+    GQA_FINISH_OUTPUT = 1, /* the part is the unit: write the output */
+    GQA_FINISH_PARTIAL,    /* write a partial; gqa_combine merges (whole units are still output) */
+    GQA_FINISH_ATOMIC,     /* agree on max and sum in the cluster, add into a zeroed output */
+    GQA_FINISH_CLUSTER,    /* exchange partials in the cluster, each CTA writes a slice */
+};
+
+/* Numbers of gqa_type, for kernels (they may not include gqa.h). */
+enum { GQA_ARG_F32 = 0, GQA_ARG_BF16, GQA_ARG_F16, GQA_ARG_E4M3, GQA_ARG_E5M2 };
+
+/* The same by their names in instances.def. */
+enum {
+    GQA_KV_bf16 = GQA_ARG_BF16,
+    GQA_KV_f16 = GQA_ARG_F16,
+    GQA_KV_e4m3 = GQA_ARG_E4M3,
+    GQA_KV_e5m2 = GQA_ARG_E5M2
+};
+
+/* Numbers of gqa_scales. */
+enum { GQA_ARG_SCALE_NONE = 0, GQA_ARG_SCALE_TENSOR, GQA_ARG_SCALE_HEAD, GQA_ARG_SCALE_BATCH_HEAD };
+
+/* An opaque CUtensorMap; only kernels that load through tensor maps (sm100) get them. */
+struct gqa_tensor_map {
+    uint64_t opaque[16];
+};
+
+struct gqa_arg_strides {
+    int64_t batch, token, head; /* elements; batch is the page's stride for paged K and V */
+};
+
+struct gqa_args {
+    struct gqa_tensor_map k_map, v_map; /* offset 0 and 128: must stay 64-byte aligned */
+
+    const void *q, *k, *v;
+    void *o;
+    float *lse;                   /* or NULL */
+    const int32_t *kv_lens;       /* or NULL */
+    const int32_t *cu_seqlens_q;  /* or NULL */
+    const int32_t *batch_index;   /* or NULL */
+    const int32_t *pages;         /* block table or page_indices; NULL: contiguous */
+    const int32_t *page_indptr;   /* NULL: pages is a table with page_stride columns */
+    const int32_t *last_page_len; /* CSR without kv_lens */
+    const float *k_scale, *v_scale;
+    const float *sinks; /* or NULL */
+
+    /* Partials: slot s, row r of the tile: part_o[(s * part_rows + r) * part_dim + d], not
+     * normalised, relative to part_ml[(s * part_rows + r) * 2] (max, in log2 units); [.. + 1] is
+     * the sum. Slot: SPLITS and TOKENS unit * splits + part; SHARES 2 * cta, + 1 if the part
+     * holds the unit's first grain. Parts with no visible token write nothing. */
+    float *part_o, *part_ml;
+    int32_t part_rows, part_dim;
+    float part_v_factor;  /* what the kernel's partials leave out of V's scale */
+    int32_t combine_ways; /* warps per row in gqa_combine: 1, 2, 4 or 8 */
+
+    struct gqa_arg_strides q_stride, k_stride, v_stride, o_stride, lse_stride;
+    int64_t page_stride; /* columns of the block table */
+
+    int32_t batch, q_heads, kv_heads, group;
+    int32_t head_dim, head_dim_v; /* at most the kernel's HEAD_DIM */
+    int32_t q_tokens;             /* of the longest sequence */
+    int32_t row_tiles, units;     /* units = batch * kv_heads * row_tiles */
+    int32_t kv_len;               /* capacity: lengths are clamped to it */
+    int32_t page_size;            /* 0: contiguous */
+    int32_t causal;
+    int32_t window_left; /* -1: none; at most INT32_MAX */
+    int32_t q_type, o_type;
+    int32_t k_scales, v_scales;
+    int32_t lse_base_2;
+
+    float scale_log2; /* scale * log2(e): scores become log2 units (softcap: 0 < softcap) */
+    float softcap;    /* 0: off */
+    float scale;
+
+    int32_t schedule; /* enum gqa_schedule */
+    int32_t finish;   /* enum gqa_finish */
+    int32_t splits;   /* parts per unit (TOKENS: at most); cluster size for the cluster finishes */
+    int32_t split_grains;
+    int32_t ctas; /* SHARES: the grid */
+};
+
+/* gqa_merge's parameters; rows counts rows * q_heads. */
+struct gqa_merge_args {
+    const void *part_o;
+    const float *part_lse;
+    void *o;
+    float *lse;
+    int64_t rows;
+    int32_t parts, head_dim_v;
+    int32_t part_type, o_type;
+    int32_t part_base_2, o_base_2;
+};
+
+/* gqa_zero's: the output of the atomic finish, row by row. */
+struct gqa_zero_args {
+    void *o;
+    struct gqa_arg_strides o_stride;
+    const int32_t *cu_seqlens_q;
+    int32_t batch, q_tokens, q_heads, row_elements, o_bytes;
+};
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Portable decode kernel, sm_80 and later: registers and mma.sync.
+ *
+ * A CTA of WARPS warps attends to one part (or to a share of several); its warps take the part's
+ * 16-token steps in turn, each with its own softmax state, straight from global memory; the warps
+ * are merged once per part through shared memory. Nothing is synchronised in between.
+ *
+ *      K, V rows --16 B loads--> registers --mma.sync--> O^T per warp --smem--> output | partial
+ *
+ * Ceiling: 2 * head_dim * KV_BYTES bytes per token and KV head, read once per row tile. In flight:
+ * one step per warp. Bound by memory once 12 warps per SM are resident; by latency below.
+ *
+ * Signal map: one __syncthreads after the warps' stores, one before the store area is reused. */
+#define GQA_WARPS GQA_WARPS_sm80(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
+
+#include "args.h"
+#include "shape.h"
+#include "registers.cuh"
+#include "finish.cuh"
+
+enum { WARPS = GQA_WARPS, THREADS = 32 * WARPS };
+
+struct smem {
+    struct merge_smem merge;
+    struct q_smem q[SLICES > 1]; /* written before attending, read until the warps' stores */
+};
+
+DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *u,
+                const struct part *p) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int team = warp / SLICES, slice = warp % SLICES;
+    struct softmax x;
+    softmax_init(&x);
+    struct q_frag q;
+    q_prepare(a, u, smem->q, &q, warp, lane);
+    if (SLICES > 1)
+        __syncthreads();
+    if (p->begin < p->end)
+        attend_registers(a, u, p, &q, smem->q, &x, team, TEAMS, slice, lane);
+    softmax_store(&x, smem_addr(&smem->merge.o[team][0][slice * SLICE_DIM]), PITCH,
+                  smem_addr(smem->merge.ml[team]), lane);
+    __syncthreads();
+    finish_cta(a, u, p, &smem->merge, threadIdx.x, THREADS);
+}
+
+DEV void attend_share(const struct gqa_args *a, struct smem *smem) {
+    const int cta = blockIdx.x;
+    struct share x = share_of(a, total_grains(a), cta);
+    struct unit u;
+    struct part p;
+    while (share_next(a, &x, cta, ROWS, &u, &p)) {
+        attend(a, smem, &u, &p);
+        __syncthreads();
+    }
+}
+
+DEV void attend_split(const struct gqa_args *a, struct smem *smem) {
+    const int index = blockIdx.x / a->splits, s = blockIdx.x - index * a->splits;
+    const struct unit u = unit_of_index(a, index);
+    int g0, g1;
+    if (u.row_tile * ROWS >= unit_rows(a, &u) || !split_grains(a, &u, s, &g0, &g1))
+        return;
+    const struct part p = part_of_grains(a, &u, ROWS, g0, g1, blockIdx.x);
+    attend(a, smem, &u, &p);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, GQA_MIN_CTAS_sm80(0, HEAD_DIM, ROWS))
+    GQA_KERNEL_NAME(const __grid_constant__ struct gqa_args args) {
+    extern __shared__ __align__(16) unsigned char raw[];
+    struct smem *smem = (struct smem *)raw;
+    static_assert(sizeof(struct smem) <= GQA_SMEM_sm80(0, HEAD_DIM, ROWS), "shape.h is behind");
+    if (args.schedule == GQA_SCHED_SHARES)
+        attend_share(&args, smem);
+    else
+        attend_split(&args, smem);
+}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# GPU kernels: one PTX and one cubin per line of instances.def (.cu -> nvcc -> .ptx -> ptxas ->
+# .cubin), embedded by kernels.c. Without nvcc the library is built with the rows but no images.
+#   make ONLY=sm90_bf16_d128     only kernels whose name contains this; the others have no image
+#   make NVCC=/path/to/nvcc      which compiler;  make NVCC=  none
+NVCC  ?= $(shell command -v nvcc || ls -d .cuda/*/bin/nvcc .cuda/bin/nvcc 2>/dev/null | head -1)
+PTXAS ?= $(if $(NVCC),$(dir $(NVCC))ptxas)
+ONLY  ?=
+
+CUDA := $(BUILD)/src/cuda
+CUDA_NAMES := $(shell sed -n -e 's/^GQA_INSTANCE(\(\w*\), *\(\w*\), *\(\w*\), *\(\w*\)).*/gqa_decode_\1_\2_d\3_g\4/p' \
+                -e 's/^GQA_HELPERS(\(\w*\)).*/gqa_helpers_\1/p' src/cuda/instances.def)
+CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(findstring $(ONLY),$(n)),$(n)))))
+CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
+
+# Words of a name: gqa decode sm90 bf16 d128 g8.
+cuda_word   = $(word $(2),$(subst _, ,$(1)))
+cuda_number = $(subst sm,,$(subst r,,$(call cuda_word,$(1),3)))
+cuda_arch   = $(if $(filter 80,$(cuda_number)),80,$(cuda_number)a)
+cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu
+cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(findstring helpers,$(1)),,-DGQA_KERNEL_NAME=$(1) \
+  -DGQA_KV=GQA_KV_$(call cuda_word,$(1),4) -DGQA_HEAD_DIM=$(patsubst d%,%,$(call cuda_word,$(1),5)) \
+  -DGQA_GROUP=$(patsubst g%,%,$(call cuda_word,$(1),6)))
+
+NVCC_FLAGS  := -std=c++17 -lineinfo -Werror all-warnings -Isrc/cuda
+PTXAS_FLAGS := -lineinfo -warn-spills -Werror
+
+define cuda_rules # $(1) name
+$(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h
+	@mkdir -p $$(@D)
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_EXTRA) -gencode arch=compute_$(call cuda_arch,$(1)),code=compute_$(call cuda_arch,$(1)) \
+	  $(call cuda_macros,$(1)) -ptx $$< -o $$@
+$(CUDA)/$(1).cubin: $(CUDA)/$(1).ptx
+	$(PTXAS) $(PTXAS_FLAGS) $(PTXAS_EXTRA) -arch=sm_$(call cuda_arch,$(1)) $$< -o $$@
+endef
+$(foreach n,$(CUDA_BUILT),$(eval $(call cuda_rules,$(n))))
+
+# Which rows have images: kernels.c asks per row.
+$(CUDA)/images.h: src/cuda/instances.def src/cuda/part.mk FORCE_IMAGES
+	@mkdir -p $(@D)
+	@{ $(foreach n,$(CUDA_NAMES),echo "#define GQA_HAS_$(n) $(if $(filter $(n),$(CUDA_BUILT)),1,0)";) } > $@.new
+	@cmp -s $@.new $@ || mv $@.new $@; rm -f $@.new
+	$(if $(NVCC),,@echo "no nvcc: GPU kernels are listed but have no images; set NVCC=")
+.PHONY: FORCE_IMAGES
+
+$(eval $(call cc_rule,src/cuda,-D_GNU_SOURCE -Iinclude -Isrc -Isrc/cuda -I$(CUDA) -DGQA_IMAGES=\"$(CUDA)\"))
+CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cuda/*.c))
+LIB_OBJ += $(CUDA_OBJ)
+$(CUDA)/kernels.o: $(CUDA)/images.h $(CUDA_IMAGES)
+$(BUILD)/src/api.o: CFLAGS_ALL += -DGQA_WITH_CUDA
+LIBS += -ldl
+
+.PHONY: kernels
+kernels: $(CUDA_IMAGES)

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The arithmetic of one warp on 16 tokens: scores, online softmax, weighted sum of V. Shared by
+ * every kernel that computes with mma.sync; only where K and V come from differs.
+ *
+ * One warp holds a whole row tile (ROWS = 8, 16 or 32 query rows) and takes 16 tokens at a time.
+ * With g = lane / 4, t = lane % 4:
+ *
+ *   S[row][token] = Q K^T    A = Q, B = K   C fragment: row g (+8), tokens 2t, 2t+1 of two n-tiles
+ *   O^T[d][row]  += V^T P^T  A = V^T, B = P: P's B fragment *is* S's C fragment: no transpose
+ *
+ * Neither product needs its contraction index in memory order, as long as both sides agree, so a
+ * lane loads 16 contiguous bytes of K and calls them its k indices {2t, 2t+1, 2t+8, 2t+9} of
+ * consecutive MMAs; and 16 contiguous bytes of each of its four V rows, whose elements it pairs by
+ * token with byte permutes. No shared memory is needed between memory and tensor core.
+ *
+ * Half of QK's rows are padding when ROWS is 8. That costs 8 MMAs per 16 tokens and saves the
+ * transposes that the swapped product would need. Per 16 tokens of 128-wide heads a warp issues
+ * about 150 instructions for 8 KB: a tenth of what the SM issues while memory delivers those.
+ *
+ * Scores are in log2 units with the scale folded in. The running max is raised only when a score
+ * exceeds it by 2^8, so that accumulators are rarely rescaled; weights then reach 256. */
+#ifndef GQA_SOFTMAX_CUH
+#define GQA_SOFTMAX_CUH
+
+#include "args.h"
+#include "ptx.cuh"
+#include "schedule.cuh"
+
+enum {
+    HEAD_DIM = GQA_HEAD_DIM,
+    ROWS = GQA_GROUP,
+    BLOCKS = ROWS / 8,          /* blocks of 8 rows */
+    M_TILES = (ROWS + 15) / 16, /* blocks of 16 rows: QK's m */
+    KV_TYPE = GQA_KV,           /* GQA_ARG_BF16, ... */
+    KV_IS_FP8 = KV_TYPE == GQA_ARG_E4M3 || KV_TYPE == GQA_ARG_E5M2,
+    KV_BYTES = KV_IS_FP8 ? 1 : 2,
+    COMPUTE_BF16 = KV_TYPE == GQA_ARG_BF16, /* else f16: every fp8 value is an f16 */
+    /* Wider heads than 128: K comes in blocks of 128, and SLICES warps (a team) score the same
+     * tokens, each weighting its own 128 columns of V: accumulators bound what a warp can hold. */
+    SLICES = HEAD_DIM > 128 ? HEAD_DIM / 128 : 1,
+    SLICE_DIM = HEAD_DIM / SLICES,
+    TEAMS = GQA_WARPS / SLICES,
+    K_CHUNK = 16 / KV_BYTES,             /* elements in a lane's load of K */
+    K_LOADS = SLICE_DIM / (4 * K_CHUNK), /* per row and block */
+    K_STEPS = SLICE_DIM / 16,            /* MMAs per block */
+    V_CHUNK = SLICE_DIM / 8 < 16 / KV_BYTES ? SLICE_DIM / 8 : 16 / KV_BYTES,
+    V_LOADS = SLICE_DIM / 8 / V_CHUNK, /* per row */
+    D_TILES = SLICE_DIM / 16,
+    HAS_FP8_CVT = GQA_ARCH >= 90,
+    STEP = 16, /* tokens */
+};
+
+static_assert(GQA_WARPS % SLICES == 0, "whole teams");
+static_assert(HEAD_DIM % 64 == 0 && ROWS % 8 == 0, "fragments cover whole quads");
+static_assert(STEP == GQA_GRAIN, "a part is whole steps, its ends apart");
+
+#define NEG_LARGE (-1e30f)
+#define LOG2E     1.4426950408889634f
+#define LN2       0.6931471805599453f
+
+/* Log2 by which a score may exceed the running max before everything is rescaled. */
+#define MAX_SLACK 8.0f
+
+struct k_frag {
+    struct u32x4 w[2][K_LOADS]; /* tokens g and g + 8, one block */
+};
+
+struct v_frag {
+    struct u32x4 w[4][V_LOADS]; /* tokens 2t, 2t + 1, 2t + 8, 2t + 9 */
+};
+
+/* Of one block. Where there are several they wait in shared memory, in fragment order. */
+struct q_frag {
+    uint32_t a[M_TILES][K_STEPS][4];
+};
+
+struct q_smem {
+    uint32_t a[SLICES][M_TILES][K_STEPS][32][4];
+};
+
+struct softmax {
+    float max[BLOCKS], sum[BLOCKS]; /* of row 8 i + g; sums of this lane's tokens only */
+    float acc[BLOCKS][D_TILES][4];
+};
+
+/* Which tokens this lane's rows see: [begin, end) per row; [full_begin, full_end) by all rows. */
+struct visible {
+    int begin[BLOCKS], end[BLOCKS];
+    int full_begin, full_end;
+};
+
+struct score_scale {
+    float to_log2; /* score -> log2 units, or to the softcap's argument */
+    float cap;     /* softcap in log2 units, 0: off */
+};
+
+/* What the portable unpacking of e4m3 leaves out of each value: folded into scales. */
+#define FP8_FACTOR (KV_TYPE == GQA_ARG_E4M3 && !HAS_FP8_CVT ? 256.0f : 1.0f)
+
+/* --- FP8 to f16 pairs --- */
+
+/* Bytes 0 and 1 of w -> the two halves. */
+DEV uint32_t fp8x2_to_f16x2(uint32_t w) {
+#if GQA_ARCH >= 90
+    uint32_t r;
+    if (KV_TYPE == GQA_ARG_E4M3)
+        asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %1;\n\tcvt.rn.f16x2.e4m3x2 %0, l;\n\t}"
+            : "=r"(r)
+            : "r"(w));
+    else
+        asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %1;\n\tcvt.rn.f16x2.e5m2x2 %0, l;\n\t}"
+            : "=r"(r)
+            : "r"(w));
+    return r;
+#else
+    const uint32_t high = prmt(w, 0, 0x1404);
+    if (KV_TYPE == GQA_ARG_E5M2)
+        return high;
+    const uint32_t mag = high & 0x7f007f00u;
+    const uint32_t nan = (mag + 0x01000100u) & 0x80008000u;
+    return (high & 0x80008000u) | mag >> 1 | (nan - (nan >> 5));
+#endif
+}
+
+DEV uint32_t fp8x2_high_to_f16x2(uint32_t w) {
+    return fp8x2_to_f16x2(w >> 16);
+}
+
+/* --- Q --- */
+
+DEV float float_of(int type, uint16_t bits) {
+    return type == GQA_ARG_BF16 ? __uint_as_float((uint32_t)bits << 16) : cvt_f32_f16(bits);
+}
+
+DEV uint32_t pack(float low, float high) {
+    return COMPUTE_BF16 ? cvt_rn_bf16x2_f32(low, high) : cvt_rn_f16x2_f32(low, high);
+}
+
+/* Two elements of Q as the MMA wants them. */
+DEV uint32_t q_pair(int type, uint32_t raw) {
+    if (type == (COMPUTE_BF16 ? GQA_ARG_BF16 : GQA_ARG_F16))
+        return raw;
+    return pack(float_of(type, (uint16_t)raw), float_of(type, (uint16_t)(raw >> 16)));
+}
+
+/* k index -> element of the head: MMA `step` of lane t takes 4 elements from here. */
+DEV int k_element(int step, int t) {
+    const int chunk = step / (K_CHUNK / 4);
+    return (4 * chunk + t) * K_CHUNK + step % (K_CHUNK / 4) * 4;
+}
+
+DEV struct q_frag q_load(const struct gqa_args *a, const struct unit *u, int block, int lane) {
+    const int rows = unit_rows(a, u), g = lane / 4, t = lane % 4;
+    struct q_frag q;
+#pragma unroll
+    for (int i = 0; i < 2 * M_TILES; i++) {
+        const int r = u->row_tile * ROWS + 8 * i + g;
+        const bool used = 8 * i < ROWS && r < rows;
+        const uint16_t *row =
+            (const uint16_t *)a->q + (used ? row_offset(a, u, &a->q_stride, r) : 0);
+#pragma unroll
+        for (int s = 0; s < K_STEPS; s++) {
+            const int d = block * SLICE_DIM + k_element(s, t);
+            uint2 raw = make_uint2(0, 0);
+            if (used && d < a->head_dim)
+                raw = *(const uint2 *)(row + d);
+            q.a[i / 2][s][i % 2] = q_pair(a->q_type, raw.x);
+            q.a[i / 2][s][i % 2 + 2] = q_pair(a->q_type, raw.y);
+        }
+    }
+    return q;
+}
+
+DEV void q_store(struct q_smem *smem, int block, const struct q_frag *q, int lane) {
+#pragma unroll
+    for (int i = 0; i < M_TILES * K_STEPS; i++) {
+        const uint32_t *a = q->a[i / K_STEPS][i % K_STEPS];
+        *(uint4 *)smem->a[block][i / K_STEPS][i % K_STEPS][lane] =
+            make_uint4(a[0], a[1], a[2], a[3]);
+    }
+}
+
+DEV void q_fetch(const struct q_smem *smem, int block, struct q_frag *q, int lane) {
+#pragma unroll
+    for (int i = 0; i < M_TILES * K_STEPS; i++) {
+        const struct u32x4 x =
+            ld_shared_v4(smem_addr(smem->a[block][i / K_STEPS][i % K_STEPS][lane]));
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            q->a[i / K_STEPS][i % K_STEPS][j] = x.w[j];
+    }
+}
+
+/* Q of this unit, for every warp of the CTA: into registers where one block is all. Otherwise
+ * through shared memory, which nobody may still be reading. All threads. */
+DEV void q_prepare(const struct gqa_args *a, const struct unit *u, struct q_smem *smem,
+                   struct q_frag *q, int warp, int lane) {
+    if (SLICES == 1) {
+        *q = q_load(a, u, 0, lane);
+        return;
+    }
+    if (warp < SLICES) {
+        *q = q_load(a, u, warp, lane);
+        q_store(smem, warp, q, lane);
+    }
+}
+
+/* --- Scores --- */
+
+DEV void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    if (COMPUTE_BF16)
+        mma_m16n8k16_bf16(d, a, b0, b1);
+    else
+        mma_m16n8k16_f16(d, a, b0, b1);
+}
+
+/* K's B fragment of MMA `step`, tokens g (+ 8 n). */
+DEV void k_operand(const struct k_frag *k, int n, int step, uint32_t b[2]) {
+    const struct u32x4 *w = &k->w[n][step / (K_CHUNK / 4)];
+    const int i = step % (K_CHUNK / 4);
+    if (KV_IS_FP8) {
+        b[0] = fp8x2_to_f16x2(w->w[i]);
+        b[1] = fp8x2_high_to_f16x2(w->w[i]);
+    } else {
+        b[0] = w->w[2 * i % 4];
+        b[1] = w->w[(2 * i + 1) % 4];
+    }
+}
+
+DEV void score_init(float s[M_TILES][2][4]) {
+#pragma unroll
+    for (int i = 0; i < 8 * M_TILES; i++)
+        s[i / 8][i / 4 % 2][i % 4] = 0;
+}
+
+/* Scores += the part of Q K^T that one block makes. */
+DEV void score(const struct q_frag *q, const struct k_frag *k, float s[M_TILES][2][4]) {
+#pragma unroll
+    for (int step = 0; step < K_STEPS; step++)
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            uint32_t b[2];
+            k_operand(k, n, step, b);
+#pragma unroll
+            for (int m = 0; m < M_TILES; m++)
+                mma(s[m][n], q->a[m][step], b[0], b[1]);
+        }
+}
+
+/* --- Softmax --- */
+
+DEV struct score_scale score_scale_of(const struct gqa_args *a, const struct unit *u) {
+    float k_scale = FP8_FACTOR;
+    if (a->k_scales == GQA_ARG_SCALE_TENSOR)
+        k_scale *= a->k_scale[0];
+    else if (a->k_scales == GQA_ARG_SCALE_HEAD)
+        k_scale *= a->k_scale[u->kv_head];
+    else if (a->k_scales == GQA_ARG_SCALE_BATCH_HEAD)
+        k_scale *= a->k_scale[(int64_t)u->sequence * a->kv_heads + u->kv_head];
+    struct score_scale x;
+    x.cap = a->softcap * LOG2E;
+    x.to_log2 =
+        a->softcap > 0 ? a->scale * k_scale / a->softcap * (2 * LOG2E) : a->scale_log2 * k_scale;
+    return x;
+}
+
+/* cap * tanh(y) where x = 2 log2(e) y: 1 - 2 / (1 + e^2y), exact at both ends. */
+DEV float cap_score(float x, float cap) {
+    return cap * (1.0f - 2.0f * rcp_approx_ftz(1.0f + ex2_approx_ftz(x)));
+}
+
+DEV void scale_scores(float s[M_TILES][2][4], const struct score_scale *x) {
+#pragma unroll
+    for (int m = 0; m < M_TILES; m++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            s[m][i / 4][i % 4] *= x->to_log2;
+    if (x->cap > 0) {
+#pragma unroll
+        for (int m = 0; m < M_TILES; m++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                s[m][i / 4][i % 4] = cap_score(s[m][i / 4][i % 4], x->cap);
+    }
+}
+
+DEV struct visible visible_of(const struct gqa_args *a, const struct unit *u, int lane) {
+    struct visible v;
+    const int rows = unit_rows(a, u);
+    v.full_begin = 0;
+    v.full_end = u->len;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        const int r = min_int(u->row_tile * ROWS + 8 * i + lane / 4, rows - 1);
+        v.begin[i] = visible_begin(a, u->len, u->queries, r / a->group);
+        v.end[i] = visible_end(a, u->len, u->queries, r / a->group);
+    }
+    /* The tile's first row ends first, its last row begins last. */
+    const int first = min_int(u->row_tile * ROWS, rows - 1) / a->group;
+    const int last = min_int(u->row_tile * ROWS + ROWS - 1, rows - 1) / a->group;
+    v.full_end = visible_end(a, u->len, u->queries, first);
+    v.full_begin = visible_begin(a, u->len, u->queries, last);
+    return v;
+}
+
+/* Replace the scores of tokens that a row does not see. `token` is the step's first, and [begin,
+ * end) the part. */
+DEV void mask_scores(float s[M_TILES][2][4], const struct visible *v, int token, int begin, int end,
+                     int lane) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        const int from = max_int(v->begin[i], begin), to = min_int(v->end[i], end);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int at = token + 8 * (j / 2) + 2 * (lane % 4) + j % 2;
+            float *x = &s[i / 2][j / 2][2 * (i % 2) + j % 2];
+            *x = at >= from && at < to ? *x : -INFINITY;
+        }
+    }
+}
+
+DEV void softmax_init(struct softmax *x) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        x->max[i] = NEG_LARGE;
+        x->sum[i] = 0;
+#pragma unroll
+        for (int d = 0; d < 4 * D_TILES; d++)
+            x->acc[i][d / 4][d % 4] = 0;
+    }
+}
+
+/* Raise the maxima to at least `top` and rescale. All 32 lanes. */
+DEV void softmax_rescale(struct softmax *x, const float top[BLOCKS], int lane) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        const float max = fmaxf(x->max[i], top[i]);
+        const float factor = ex2_approx_ftz(x->max[i] - max);
+        x->max[i] = max;
+        x->sum[i] *= factor;
+        const float even = __shfl_sync(0xffffffffu, factor, lane % 4 * 8);
+        const float odd = __shfl_sync(0xffffffffu, factor, lane % 4 * 8 + 4);
+#pragma unroll
+        for (int d = 0; d < 4 * D_TILES; d++)
+            x->acc[i][d / 4][d % 4] *= d % 2 ? odd : even;
+    }
+}
+
+/* Scores -> weights, packed as B fragments; keeps max, sum and accumulators consistent. */
+DEV void softmax_step(struct softmax *x, float s[M_TILES][2][4], uint32_t p[BLOCKS][2], int lane) {
+    float top[BLOCKS];
+    bool raise = false;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        const float(*c)[4] = s[i / 2];
+        const int h = 2 * (i % 2);
+        top[i] = fmaxf(fmaxf(c[0][h], c[0][h + 1]), fmaxf(c[1][h], c[1][h + 1]));
+        top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
+        top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
+        raise |= top[i] > x->max[i] + MAX_SLACK;
+    }
+    if (__any_sync(0xffffffffu, raise))
+        softmax_rescale(x, top, lane);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const float *c = &s[i / 2][n][2 * (i % 2)];
+            const float p0 = ex2_approx_ftz(c[0] - x->max[i]);
+            const float p1 = ex2_approx_ftz(c[1] - x->max[i]);
+            x->sum[i] += p0 + p1;
+            p[i][n] = pack(p0, p1);
+        }
+}
+
+/* --- Weighted sum of V --- */
+
+/* V^T's A fragment of d-tile `tile`: rows g and g + 8 are elements 2i and 2i + 1 of the lane. */
+DEV void v_operand(const struct v_frag *v, int tile, uint32_t a[4]) {
+    const int chunk = tile / (V_CHUNK / 2), i = tile % (V_CHUNK / 2);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const struct u32x4 *x = &v->w[2 * half][chunk], *y = &v->w[2 * half + 1][chunk];
+        if (KV_IS_FP8) {
+            const uint32_t pair = prmt(x->w[i / 2], y->w[i / 2], i % 2 ? 0x7362 : 0x5140);
+            a[2 * half] = fp8x2_to_f16x2(pair);
+            a[2 * half + 1] = fp8x2_high_to_f16x2(pair);
+        } else {
+            a[2 * half] = prmt(x->w[i % 4], y->w[i % 4], 0x5410);
+            a[2 * half + 1] = prmt(x->w[i % 4], y->w[i % 4], 0x7632);
+        }
+    }
+}
+
+DEV void accumulate(struct softmax *x, const struct v_frag *v, const uint32_t p[BLOCKS][2]) {
+#pragma unroll
+    for (int tile = 0; tile < D_TILES; tile++) {
+        uint32_t a[4];
+        v_operand(v, tile, a);
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            mma(x->acc[i][tile], a, p[i][0], p[i][1]);
+    }
+}
+
+/* Zero the V rows outside [begin, end): what lies there must not be multiplied, even by 0. */
+DEV void zero_unseen(struct v_frag *v, int token, int begin, int end, int lane) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const int at = token + 8 * (j / 2) + 2 * (lane % 4) + j % 2;
+        if (at < begin || at >= end) {
+#pragma unroll
+            for (int c = 0; c < 4 * V_LOADS; c++)
+                v->w[j][c / 4].w[c % 4] = 0;
+        }
+    }
+}
+
+/* --- Leaving registers --- */
+
+/* First element of the head that accumulator tile `2 q` holds, for lanes of this g: tiles 2q and
+ * 2q + 1 hold four neighbours. */
+DEV int acc_element(int q, int g) {
+    const int chunk = 2 * q / (V_CHUNK / 2), i = 2 * q % (V_CHUNK / 2);
+    return (chunk * 8 + g) * V_CHUNK + 2 * i;
+}
+
+/* Accumulators of this warp to float32 rows in shared memory (o_smem: its slice's first column),
+ * `pitch` floats apart; max and sum to ml[row][2]. All 32 lanes. */
+DEV void softmax_store(struct softmax *x, uint32_t o_smem, int pitch, uint32_t ml_smem, int lane) {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        float sum = x->sum[i];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (t == 0) {
+            float *ml = (float *)__cvta_shared_to_generic(ml_smem) + 2 * (8 * i + g);
+            ml[0] = x->max[i];
+            ml[1] = sum;
+        }
+#pragma unroll
+        for (int q = 0; q < D_TILES / 2; q++) {
+            const float *a = x->acc[i][2 * q], *b = x->acc[i][2 * q + 1];
+            const uint32_t at = o_smem + 4 * ((8 * i + 2 * t) * pitch + acc_element(q, g));
+            st_shared_v4(at, a[0], a[2], b[0], b[2]);
+            st_shared_v4(at + 4 * pitch, a[1], a[3], b[1], b[3]);
+        }
+    }
+}
+
+#endif

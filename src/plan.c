@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Candidates -> refuse with a reason -> score by predicted time -> take the best. The prediction
+ * is a handful of measured numbers per family (struct family), nothing else is tuned here. */
+#include "plan.h"
+#include "problem.h"
+#include "status.h"
+
+#include "cuda/args.h"
+#include "cuda/kernels.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_CLUSTER = 16, INVARIANT_TOKENS = 512 };
+
+/* What is measured about a family of kernels; times in us, rates in bytes per us. */
+struct family {
+    const char *name;
+    int major, minor;    /* needs this part ... */
+    bool exact;          /* ... and no other */
+    bool has_cluster;    /* cluster and atomic finishes */
+    bool has_pdl;        /* launch attribute and instructions */
+    double launch;       /* launch to first arithmetic */
+    double sm_rate;      /* most one SM reads */
+    double combine;      /* the second kernel, launched dependent */
+    double cluster_base; /* the exchange in a cluster */
+};
+
+static const struct family families[] = {
+    [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 2.6, 50e3, 2.5, 0},
+    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 2.4, 70e3, 1.6, 1.0},
+    [KERNEL_sm90r] = {"sm90r", 9, 0, true, true, true, 1.9, 50e3, 1.6, 0.8},
+    [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
+};
+
+static const struct plan_part parts[] = {
+    {"sm_80", 8, 0, 108},    {"sm_86", 8, 6, 84},     {"sm_87", 8, 7, 16},
+    {"sm_89", 8, 9, 142},    {"sm_90", 9, 0, 132},    {"sm_90a", 9, 0, 132},
+    {"sm_100", 10, 0, 148},  {"sm_100a", 10, 0, 148}, {"sm_103", 10, 3, 148},
+    {"sm_103a", 10, 3, 148}, {"sm_120", 12, 0, 188},  {"sm_120a", 12, 0, 188},
+};
+
+/* One way to run a problem. */
+struct candidate {
+    int row;
+    int row_tiles;
+    int64_t units;
+    int schedule, finish, splits, cluster;
+    int64_t ctas, slots, split_grains;
+    double us; /* predicted */
+};
+
+/* --- Parts and rows --- */
+
+bool plan_find_part(const char *name, struct plan_part *part) {
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strcmp(parts[i].name, name)) {
+            *part = parts[i];
+            return true;
+        }
+    return false;
+}
+
+static bool no(char *why, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static bool no(char *why, size_t size, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, size, format, args);
+    va_end(args);
+    return false;
+}
+
+bool plan_row_runs(const struct plan_part *part, int row, char *why, size_t size) {
+    const struct family *f = &families[kernel_rows[row].arch];
+    const int have = part->major * 10 + part->minor, need = f->major * 10 + f->minor;
+    if (f->exact ? have != need : have < need)
+        return no(why, size, "needs compute capability %d.%d%s; %s is %d.%d", f->major, f->minor,
+                  f->exact ? "" : " or later", part->name, part->major, part->minor);
+    return true;
+}
+
+/* --- Refusals --- */
+
+static bool strides_fit(const struct gqa_strides *s, size_t bytes, int align) {
+    const int64_t all[] = {s->batch, s->token, s->head};
+    for (int i = 0; i < 3; i++)
+        if (all[i] * (int64_t)bytes % align)
+            return false;
+    return true;
+}
+
+/* Rules that hold for every kernel on a GPU. */
+static bool problem_fits(const struct gqa_problem *p, char *why, size_t size) {
+    const size_t kv_bytes = gqa_type_bytes(p->kv_type), q_bytes = gqa_type_bytes(p->q_type);
+    const int step = 16 / (int)kv_bytes;
+    if (p->q_type != GQA_BF16 && p->q_type != GQA_F16)
+        return no(why, size, "Q is %s; GPU kernels take bf16 and f16", gqa_type_name(p->q_type));
+    if (p->precision == GQA_PRECISION_EXACT)
+        return no(why, size, "GPU kernels round softmax weights to 16 bits; precision is EXACT");
+    if (p->head_dim % step || p->head_dim_v % step)
+        return no(why, size, "head_dim %d and head_dim_v %d; %s K and V need multiples of %d",
+                  p->head_dim, p->head_dim_v, gqa_type_name(p->kv_type), step);
+    if (!strides_fit(&p->k, kv_bytes, 16) || !strides_fit(&p->v, kv_bytes, 16))
+        return no(why, size, "a stride of K or V is no multiple of 16 bytes");
+    if (!strides_fit(&p->q, q_bytes, 8))
+        return no(why, size, "a stride of Q is no multiple of 8 bytes");
+    return true;
+}
+
+/* Can this row compute this problem at all? */
+static bool row_fits(const struct kernel_row *row, const struct gqa_problem *p, char *why,
+                     size_t size) {
+    const int widest = p->head_dim > p->head_dim_v ? p->head_dim : p->head_dim_v;
+    if (row->kv_type != p->kv_type)
+        return no(why, size, "it is for %s K and V, not %s", gqa_type_name(row->kv_type),
+                  gqa_type_name(p->kv_type));
+    if (row->head_dim < widest)
+        return no(why, size, "it holds heads up to %d wide, not %d", row->head_dim, widest);
+    if (row->arch == KERNEL_sm100 && row->head_dim != widest)
+        return no(why, size, "it wants heads exactly %d wide", row->head_dim);
+    return true;
+}
+
+/* --- Work --- */
+
+/* Tokens of a sequence that are read, at the expected length. */
+static int64_t expected_tokens(const struct gqa_problem *p) {
+    int64_t n = p->kv_len_expected;
+    if (p->window_left >= 0 && p->window_left < INT32_MAX && p->window_left + p->q_tokens < n)
+        n = p->window_left + p->q_tokens;
+    return n > 0 ? n : 1;
+}
+
+static int64_t token_bytes(const struct gqa_problem *p) {
+    return (int64_t)gqa_type_bytes(p->kv_type) * (p->head_dim + p->head_dim_v);
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* CTAs in clusters of n that fit at one per SM; GPCs are not full (H200: 30 x 4, 15 x 8, 7 x 16).
+ */
+static int64_t cluster_capacity(const struct plan_part *part, int n) {
+    if (n <= 2)
+        return part->sms / n * n;
+    return (int64_t)part->sms * (n <= 4 ? 120 : n <= 8 ? 120 : 112) / 132 / n * n;
+}
+
+/* Predicted us: launch, then the busiest SM's bytes at its share of the memory, then the finish. */
+static double predict(const struct plan_part *part, const struct gqa_problem *p,
+                      const struct candidate *c) {
+    const struct family *f = &families[kernel_rows[c->row].arch];
+    const double total = (double)c->units * (double)expected_tokens(p) * (double)token_bytes(p);
+    const double memory = 4.6e6 * part->sms / 132; /* bytes per us; H200's per SM */
+    const double sms = (double)part->sms;
+    double us, waves, busy;
+    if (c->schedule == GQA_SCHED_SHARES) {
+        busy = total / sms;
+        waves = 1;
+    } else {
+        const double per_cta = total / (double)c->ctas;
+        const double room = c->cluster > 1 ? (double)cluster_capacity(part, c->cluster) : sms;
+        waves = (double)ceil_div(c->ctas, (int64_t)room);
+        busy = per_cta * waves;
+    }
+    const double active = (double)c->ctas < sms ? (double)c->ctas : sms;
+    const double rate = memory / active < f->sm_rate ? memory / active : f->sm_rate;
+    us = f->launch + busy / rate + 0.5 * (waves - 1);
+    if (c->finish == GQA_FINISH_PARTIAL)
+        us += f->combine;
+    if (c->finish == GQA_FINISH_CLUSTER || c->finish == GQA_FINISH_ATOMIC)
+        us += f->cluster_base;
+    return us;
+}
+
+/* --- Candidates --- */
+
+struct search {
+    const struct plan_part *part;
+    const struct gqa_problem *p;
+    struct candidate best;
+    bool found;
+    char why[192]; /* the last refusal */
+};
+
+static void offer(struct search *s, struct candidate c) {
+    c.us = predict(s->part, s->p, &c);
+    if (!s->found || c.us < s->best.us) {
+        s->best = c;
+        s->found = true;
+    }
+}
+
+/* Split counts to try for a cluster. */
+static const int cluster_sizes[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
+
+static bool reduction_allows(const struct gqa_problem *p, int finish) {
+    switch (p->reduction) {
+    case GQA_REDUCE_AUTO:
+        return finish != GQA_FINISH_ATOMIC;
+    case GQA_REDUCE_NONE:
+        return finish == GQA_FINISH_OUTPUT;
+    case GQA_REDUCE_KERNEL:
+        return finish == GQA_FINISH_PARTIAL;
+    case GQA_REDUCE_ATOMIC:
+        return finish == GQA_FINISH_ATOMIC;
+    case GQA_REDUCE_CLUSTER:
+        return finish == GQA_FINISH_CLUSTER;
+    }
+    return false;
+}
+
+static void offer_splits(struct search *s, struct candidate c, int splits, int finish) {
+    c.schedule = GQA_SCHED_SPLITS;
+    c.splits = splits;
+    c.finish = finish;
+    c.cluster = finish >= GQA_FINISH_ATOMIC ? splits : 1;
+    c.ctas = c.units * splits;
+    c.slots = finish == GQA_FINISH_PARTIAL ? c.ctas : 0;
+    if (c.ctas > INT32_MAX)
+        no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
+    else if (reduction_allows(s->p, finish))
+        offer(s, c);
+    else
+        no(s->why, sizeof s->why, "the reduction asked for does not do %d splits", splits);
+}
+
+static void offer_shares(struct search *s, struct candidate c) {
+    const struct kernel_row *row = &kernel_rows[c.row];
+    const int64_t per_sm = row->arch == KERNEL_sm90 || row->arch == KERNEL_sm100 ? 1 : 2;
+    c.schedule = GQA_SCHED_SHARES;
+    c.splits = 1;
+    c.finish = GQA_FINISH_PARTIAL;
+    c.cluster = 1;
+    c.ctas = s->part->sms * per_sm;
+    c.slots = 2 * c.ctas;
+    if (reduction_allows(s->p, c.finish))
+        offer(s, c);
+}
+
+/* Every `split_tokens` tokens of a row's own length. */
+static void offer_tokens(struct search *s, struct candidate c) {
+    const int64_t tokens = s->p->split_tokens ? s->p->split_tokens : INVARIANT_TOKENS;
+    c.schedule = GQA_SCHED_TOKENS;
+    c.split_grains = ceil_div(tokens, GQA_GRAIN);
+    const int64_t splits = ceil_div(s->p->kv_len, c.split_grains * GQA_GRAIN);
+    c.splits = splits < 1 ? 1 : (int)splits;
+    c.finish = c.splits > 1 ? GQA_FINISH_PARTIAL : GQA_FINISH_OUTPUT;
+    c.cluster = 1;
+    c.ctas = c.units * c.splits;
+    c.slots = c.splits > 1 ? c.ctas : 0;
+    if (c.ctas > INT32_MAX)
+        no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
+    else if (reduction_allows(s->p, c.finish) || s->p->reduction == GQA_REDUCE_AUTO)
+        offer(s, c);
+    else
+        no(s->why, sizeof s->why, "batch-invariant splits are merged by the kernel reduction");
+}
+
+static void offer_fixed(struct search *s, struct candidate c, bool has_cluster) {
+    const int splits = s->p->splits;
+    if (splits == 1) {
+        offer_splits(s, c, 1, GQA_FINISH_OUTPUT);
+    } else {
+        offer_splits(s, c, splits, GQA_FINISH_PARTIAL);
+        if (has_cluster && splits <= MAX_CLUSTER)
+            offer_splits(s, c, splits, GQA_FINISH_CLUSTER);
+    }
+    if (has_cluster && splits <= MAX_CLUSTER && s->p->reduction == GQA_REDUCE_ATOMIC &&
+        !(splits & (splits - 1)))
+        offer_splits(s, c, splits, GQA_FINISH_ATOMIC);
+}
+
+/* Partials of an automatic plan never outgrow this many slots, so that the workspace does not
+ * depend on how it was split. */
+static int64_t auto_slots(const struct plan_part *part) {
+    return 4 * (int64_t)part->sms;
+}
+
+static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
+    const int64_t grains = ceil_div(expected_tokens(s->p), GQA_GRAIN);
+    const int64_t room = auto_slots(s->part);
+    const int sum = s->p->reduction == GQA_REDUCE_ATOMIC ? GQA_FINISH_ATOMIC : GQA_FINISH_CLUSTER;
+    offer_splits(s, c, 1, GQA_FINISH_OUTPUT);
+    for (size_t i = 0; has_cluster && i < sizeof cluster_sizes / sizeof *cluster_sizes; i++) {
+        const int n = cluster_sizes[i];
+        if (sum == GQA_FINISH_ATOMIC && n & (n - 1))
+            continue;
+        if (n <= grains || i == 0)
+            offer_splits(s, c, n, sum);
+    }
+    for (int64_t n = 2; n <= room / c.units && n <= grains; n++)
+        offer_splits(s, c, (int)n, GQA_FINISH_PARTIAL);
+    if (s->p->batch <= 4096)
+        offer_shares(s, c);
+    else if (s->p->reduction == GQA_REDUCE_KERNEL)
+        offer_tokens(s, c);
+}
+
+static void offer_row(struct search *s, int index) {
+    const struct kernel_row *row = &kernel_rows[index];
+    const struct gqa_problem *p = s->p;
+    const bool has_cluster = families[row->arch].has_cluster;
+    struct candidate c = {.row = index};
+    c.row_tiles = (int)ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
+    c.units = p->batch * p->kv_heads * c.row_tiles;
+    if (c.units > INT32_MAX) {
+        no(s->why, sizeof s->why, "%lld units are more than a grid holds", (long long)c.units);
+        return;
+    }
+    if (c.units == 0)
+        c.units = 1;
+    if (p->split_mode == GQA_SPLIT_INVARIANT)
+        offer_tokens(s, c);
+    else if (p->split_mode == GQA_SPLIT_FIXED)
+        offer_fixed(s, c, has_cluster);
+    else
+        offer_auto(s, c, has_cluster);
+}
+
+/* Of one family, the rows to try: narrowest head, and the smallest tile that holds all query rows,
+ * or else the largest tile. */
+static int family_row(const struct search *s, enum kernel_arch arch, char *why, size_t size) {
+    const int64_t rows = (int64_t)problem_group(s->p) * s->p->q_tokens;
+    int best = -1;
+    for (int i = 0; i < kernel_row_count; i++) {
+        const struct kernel_row *a = &kernel_rows[i];
+        const struct kernel_row *b = best >= 0 ? &kernel_rows[best] : NULL;
+        if (a->arch != arch || !row_fits(a, s->p, why, size))
+            continue;
+        const bool narrower = !b || a->head_dim < b->head_dim;
+        const bool same = b && a->head_dim == b->head_dim;
+        const bool better_tile =
+            b && (b->group < rows ? a->group > b->group : a->group >= rows && a->group < b->group);
+        if (narrower || (same && better_tile))
+            best = i;
+    }
+    return best;
+}
+
+static gqa_status search_named(struct search *s, const char *kernel, struct gqa_error *err) {
+    for (int i = 0; i < kernel_row_count; i++) {
+        char why[192];
+        if (strcmp(kernel_rows[i].name, kernel))
+            continue;
+        if (!plan_row_runs(s->part, i, why, sizeof why) ||
+            !row_fits(&kernel_rows[i], s->p, why, sizeof why))
+            return fail(err, GQA_ERR_UNSUPPORTED, "%s: %s", kernel, why);
+        offer_row(s, i);
+        return GQA_OK;
+    }
+    return fail(err, GQA_ERR_NAME, "no kernel is named \"%.60s\"; `gqa info` lists them", kernel);
+}
+
+static void search_families(struct search *s, const char *family) {
+    for (int arch = 0; arch <= KERNEL_sm100; arch++) {
+        char why[192] = "";
+        if (family && strcmp(families[arch].name, family))
+            continue;
+        const int row = family_row(s, (enum kernel_arch)arch, why, sizeof why);
+        if (row >= 0 && plan_row_runs(s->part, row, why, sizeof why))
+            offer_row(s, row);
+        else if (why[0])
+            snprintf(s->why, sizeof s->why, "%s: %s", families[arch].name, why);
+    }
+}
+
+/* --- The plan --- */
+
+static enum gqa_reduction reduction_of(int finish) {
+    static const enum gqa_reduction of[] = {[GQA_FINISH_OUTPUT] = GQA_REDUCE_NONE,
+                                            [GQA_FINISH_PARTIAL] = GQA_REDUCE_KERNEL,
+                                            [GQA_FINISH_ATOMIC] = GQA_REDUCE_ATOMIC,
+                                            [GQA_FINISH_CLUSTER] = GQA_REDUCE_CLUSTER};
+    return of[finish];
+}
+
+static size_t largest_tile(void) {
+    int rows = 0;
+    for (int i = 0; i < kernel_row_count; i++)
+        rows = kernel_rows[i].group > rows ? kernel_rows[i].group : rows;
+    return (size_t)rows;
+}
+
+/* Bytes that grow with batch, kv_len and q_tokens and with nothing that was chosen. */
+static size_t workspace(const struct search *s, const struct candidate *c, gqa_plan *plan) {
+    const struct gqa_problem *p = s->p;
+    const struct kernel_row *row = &kernel_rows[c->row];
+    const bool is_auto = p->split_mode == GQA_SPLIT_AUTO;
+    const size_t slots = (size_t)(is_auto ? auto_slots(s->part) : c->slots);
+    const size_t rows = is_auto ? largest_tile() : (size_t)row->group;
+    const size_t dim = (size_t)ceil_div(p->head_dim_v, 4) * 4;
+    const size_t ml = (slots * rows * 2 * sizeof(float) + GQA_WORKSPACE_ALIGN - 1) /
+                      GQA_WORKSPACE_ALIGN * GQA_WORKSPACE_ALIGN;
+    if (is_auto && (p->reduction == GQA_REDUCE_NONE || p->reduction >= GQA_REDUCE_ATOMIC))
+        return 0;
+    plan->choice.offsets[PLAN_PART_ML] = 0;
+    plan->choice.offsets[PLAN_PART_O] = ml;
+    return slots ? ml + slots * rows * dim * sizeof(float) : 0;
+}
+
+static int combine_ways(const struct candidate *c) {
+    const int64_t most =
+        c->schedule == GQA_SCHED_SHARES ? c->ctas / (c->units ? c->units : 1) + 2 : c->splits;
+    return most > 16 ? 8 : most > 8 ? 4 : most > 4 ? 2 : 1;
+}
+
+static void fill(const struct search *s, gqa_plan *plan) {
+    const struct candidate *c = &s->best;
+    const struct gqa_problem *p = s->p;
+    const struct kernel_row *row = &kernel_rows[c->row];
+    const struct family *f = &families[row->arch];
+    int64_t *n = plan->choice.numbers;
+    plan->choice.kernel = c->row;
+    plan->choice.splits = c->splits;
+    plan->choice.tokens = c->split_grains * GQA_GRAIN;
+    n[PLAN_SCHEDULE] = c->schedule;
+    n[PLAN_FINISH] = c->finish;
+    n[PLAN_CTAS] = c->ctas;
+    n[PLAN_CLUSTER] = c->cluster;
+    n[PLAN_SPLIT_GRAINS] = c->split_grains;
+    n[PLAN_ROW_TILES] = c->row_tiles;
+    n[PLAN_SLOTS] = c->slots;
+    n[PLAN_WAYS] = combine_ways(c);
+
+    struct gqa_plan_info *info = &plan->info;
+    snprintf(info->kernel, sizeof info->kernel, "%s", row->name);
+    info->reduction = reduction_of(c->finish);
+    const int64_t most = c->schedule == GQA_SCHED_SHARES ? c->ctas : c->splits;
+    info->splits = (int)most;
+    info->split_tokens = c->schedule == GQA_SCHED_TOKENS ? c->split_grains * GQA_GRAIN
+                                                         : ceil_div(p->kv_len_expected, c->splits);
+    info->work_items = c->ctas;
+    info->pdl = f->has_pdl && p->pdl != GQA_PDL_OFF;
+    info->workspace_bytes = workspace(s, c, plan);
+    static const char *const cut[] = {"equal splits of each row", "splits of fixed length",
+                                      "equal shares of the batch"};
+    snprintf(info->reason, sizeof info->reason,
+             "%lld row%s of work, %s: %lld CTAs on %d SMs, predicted %.1f us", (long long)c->units,
+             c->units == 1 ? "" : "s", cut[c->schedule], (long long)c->ctas, s->part->sms, c->us);
+}
+
+gqa_status plan_cuda(const struct plan_part *part, const char *family, const char *kernel,
+                     gqa_plan *plan, struct gqa_error *err) {
+    struct search s = {.part = part, .p = &plan->problem};
+    if (!problem_fits(s.p, s.why, sizeof s.why))
+        return fail(err, GQA_ERR_UNSUPPORTED, "%s", s.why);
+    if (kernel) {
+        const gqa_status status = search_named(&s, kernel, err);
+        if (status)
+            return status;
+    } else {
+        search_families(&s, family);
+    }
+    if (!s.found)
+        return fail(err, GQA_ERR_UNSUPPORTED, "no kernel for %s can do this: %s", part->name,
+                    s.why[0] ? s.why : "no row of instances.def fits");
+    fill(&s, plan);
+    return GQA_OK;
+}
