@@ -1,0 +1,37 @@
+# fuzz: libFuzzer targets, with AddressSanitizer and UndefinedBehaviorSanitizer. They need clang and
+# its runtime (Debian: clang, libclang-rt-14-dev). Everything is compiled once more, by a second make
+# into $(BUILD)/fuzz, since coverage is counted by the compiler.
+#
+#   make fuzz FUZZ_SECONDS=60        every target so long; new inputs stay in $(BUILD)/fuzz/found
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := fuzz_safetensors fuzz_step fuzz_problem
+FUZZ_SAN     := fuzzer-no-link,address,undefined
+FUZZ_BUILD   := $(BUILD)/fuzz
+
+$(eval $(call cc_rule,fuzz,-D_GNU_SOURCE -Iinclude -Itools))
+
+ifeq ($(FUZZING),yes)
+FUZZ_TOOLS := $(addprefix $(BUILD)/tools/,safetensors.o step.o space_cpu.o flags.o)
+$(addprefix $(BUILD)/,$(FUZZ_TARGETS)): $(BUILD)/%: $(BUILD)/fuzz/%.o $(FUZZ_TOOLS) \
+    $(BUILD)/libgqa.a
+	$(CC) -pthread -fsanitize=fuzzer,address,undefined $^ -ljansson $(LIBS) -o $@
+else
+TESTS += $(BUILD)/test_fuzz
+endif
+
+.PHONY: fuzz fuzz-build
+fuzz-build:
+	$(MAKE) FUZZING=yes BUILD=$(FUZZ_BUILD) CC=clang SAN=$(FUZZ_SAN) OPT='-O1 -g' \
+	    CFLAGS=-fno-sanitize-recover=all $(addprefix $(FUZZ_BUILD)/,$(FUZZ_TARGETS))
+
+fuzz: fuzz-build
+	fuzz/run $(FUZZ_BUILD) $(FUZZ_SECONDS)
+
+# The bounded run of the tests; it builds its targets when it runs, so that `make` need not. Where
+# clang or its runtime is missing it says so and skips. CI gives it FUZZ_SECONDS=20 per target.
+$(BUILD)/test_fuzz: fuzz/part.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nfuzz/run --can-fuzz && %s -s BUILD=%s fuzz-build\n' \
+	    '$(MAKE)' '$(BUILD)' > $@
+	@printf 'exec fuzz/run %s "$${FUZZ_SECONDS:-5}" 1\n' '$(FUZZ_BUILD)' >> $@
+	@chmod +x $@
