@@ -2,8 +2,21 @@
 #include "cache.h"
 #include "num.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+gqa_status refuse(struct gqa_error *err, gqa_status status, const char *format, ...) {
+    if (err) {
+        va_list args;
+        va_start(args, format);
+        err->status = status;
+        vsnprintf(err->message, sizeof err->message, format, args);
+        va_end(args);
+    }
+    return status;
+}
 
 static double seconds(void) {
     struct timespec t;
@@ -35,23 +48,33 @@ static void describe(struct gqa_problem *p, const struct cache_options *options,
     p->split_mode = GQA_SPLIT_INVARIANT;
 }
 
+static void *take(struct cache *cache, size_t bytes) {
+    return cache->space.kind->take(&cache->space, bytes);
+}
+
+static void give(struct cache *cache, void *memory, size_t bytes) {
+    if (memory)
+        cache->space.kind->give(&cache->space, memory, bytes);
+}
+
 static gqa_status allocate(struct cache *cache, struct gqa_error *err) {
     const struct gqa_problem *p = &cache->problem;
-    const size_t row = (size_t)p->kv_heads * p->head_dim * gqa_type_bytes(p->kv_type);
-    const size_t q_row = (size_t)p->q_heads * p->head_dim * sizeof(float);
+    const size_t tokens = (size_t)p->kv_len, row = (size_t)p->kv_heads * p->head_dim;
+    cache->q_bytes = (size_t)CACHE_MAX_TOKENS * p->q_heads * p->head_dim * sizeof(float);
+    cache->pool_bytes = tokens * row * gqa_type_bytes(p->kv_type);
     cache->workspace_bytes = gqa_plan_workspace(cache->plans[CACHE_MAX_TOKENS]);
     cache->k = calloc(cache->layers, sizeof *cache->k);
     cache->v = calloc(cache->layers, sizeof *cache->v);
-    cache->staging = malloc(CACHE_MAX_TOKENS * q_row);
-    cache->q = cache->memory.alloc(CACHE_MAX_TOKENS * q_row);
-    cache->o = cache->memory.alloc(CACHE_MAX_TOKENS * q_row);
-    cache->kv_lens = cache->memory.alloc(sizeof *cache->kv_lens);
-    cache->workspace = cache->memory.alloc(cache->workspace_bytes);
+    cache->staging = malloc(cache->q_bytes);
+    cache->q = take(cache, cache->q_bytes);
+    cache->o = take(cache, cache->q_bytes);
+    cache->kv_lens = take(cache, sizeof *cache->kv_lens);
+    cache->workspace = take(cache, cache->workspace_bytes);
     int complete = cache->k && cache->v && cache->staging && cache->q && cache->o &&
                    cache->kv_lens && cache->workspace;
     for (int i = 0; complete && i < cache->layers; i++) {
-        cache->k[i] = cache->memory.alloc((size_t)p->kv_len * row);
-        cache->v[i] = cache->memory.alloc((size_t)p->kv_len * row);
+        cache->k[i] = take(cache, cache->pool_bytes);
+        cache->v[i] = take(cache, cache->pool_bytes);
         complete = cache->k[i] && cache->v[i];
     }
     return complete ? GQA_OK
@@ -68,10 +91,15 @@ gqa_status cache_open(const struct cache_options *options, const struct cache_sh
     device.kernel = options->kernel;
     gqa_status status = gqa_device_open(options->device, &device, &cache->device, err);
     if (!status)
-        status = memory_of(options->device, &cache->memory, err);
+        status = space_open(options->device, &cache->space, err);
     /* The plan of the most query tokens has the largest workspace: it serves them all. */
     if (!status)
         status = plan_for(cache, CACHE_MAX_TOKENS, err);
+    if (status == GQA_ERR_UNSUPPORTED && options->type != GQA_F32) {
+        /* Matrix units want queries of the keys' type. */
+        cache->problem.q_type = options->type;
+        status = plan_for(cache, CACHE_MAX_TOKENS, err);
+    }
     if (!status)
         status = allocate(cache, err);
     if (status) {
@@ -88,16 +116,15 @@ gqa_status cache_open(const struct cache_options *options, const struct cache_sh
 void cache_close(struct cache *cache) {
     for (int n = 0; n <= CACHE_MAX_TOKENS; n++)
         gqa_plan_destroy(cache->plans[n]);
-    if (cache->memory.release) {
-        for (int i = 0; cache->k && cache->v && i < cache->layers; i++) {
-            cache->memory.release(cache->k[i]);
-            cache->memory.release(cache->v[i]);
-        }
-        cache->memory.release(cache->q);
-        cache->memory.release(cache->o);
-        cache->memory.release(cache->kv_lens);
-        cache->memory.release(cache->workspace);
+    for (int i = 0; cache->k && cache->v && i < cache->layers; i++) {
+        give(cache, cache->k[i], cache->pool_bytes);
+        give(cache, cache->v[i], cache->pool_bytes);
     }
+    give(cache, cache->q, cache->q_bytes);
+    give(cache, cache->o, cache->q_bytes);
+    give(cache, cache->kv_lens, sizeof *cache->kv_lens);
+    give(cache, cache->workspace, cache->workspace_bytes);
+    space_close(&cache->space);
     free(cache->k);
     free(cache->v);
     free(cache->staging);
@@ -112,6 +139,11 @@ void cache_reset(struct cache *cache) {
 
 void cache_advance(struct cache *cache, int n) {
     cache->length += n;
+}
+
+static gqa_status put(struct cache *cache, void *to, const void *from, size_t bytes,
+                      struct gqa_error *err) {
+    return cache->space.kind->put(&cache->space, to, from, bytes, err);
 }
 
 /* Write x [n][kv_heads][head_dim] behind the tokens that `pool` [kv_heads][capacity][head_dim]
@@ -129,8 +161,8 @@ static gqa_status append(struct cache *cache, char *pool, int n, const float *x,
             num_store(p->kv_type, cache->staging, i, num_load(cache->grid, &rounded, 0));
         }
         const int64_t first = (head * p->kv_len + cache->length) * dim;
-        const gqa_status status = cache->memory.upload(pool + first * (int64_t)element,
-                                                       cache->staging, n * dim * element, err);
+        const gqa_status status = put(cache, pool + first * (int64_t)element, cache->staging,
+                                      (size_t)n * dim * element, err);
         if (status)
             return status;
     }
@@ -140,27 +172,29 @@ static gqa_status append(struct cache *cache, char *pool, int n, const float *x,
 gqa_status cache_attend(struct cache *cache, int layer, int n, const float *q, const float *k,
                         const float *v, float *o, struct gqa_error *err) {
     const struct gqa_problem *p = &cache->problem;
-    const struct memory *memory = &cache->memory;
-    const size_t q_bytes = (size_t)n * p->q_heads * p->head_dim * sizeof(float);
+    const size_t q_count = (size_t)n * p->q_heads * p->head_dim;
     const int32_t length = cache->length + n;
     if (n < 1 || n > CACHE_MAX_TOKENS || length > p->kv_len)
         return refuse(err, GQA_ERR_SHAPE, "%d tokens after %d do not fit a cache of %lld", n,
                       cache->length, (long long)p->kv_len);
 
+    for (size_t i = 0; i < q_count; i++)
+        num_store(p->q_type, cache->staging, (int64_t)i, q[i]);
     gqa_status status = plan_for(cache, n, err);
-    if (status || (status = append(cache, cache->k[layer], n, k, err)) ||
-        (status = append(cache, cache->v[layer], n, v, err)) ||
-        (status = memory->upload(cache->q, q, q_bytes, err)) ||
-        (status = memory->upload(cache->kv_lens, &length, sizeof length, err)))
+    if (status ||
+        (status = put(cache, cache->q, cache->staging, q_count * gqa_type_bytes(p->q_type), err)) ||
+        (status = put(cache, cache->kv_lens, &length, sizeof length, err)) ||
+        (status = append(cache, cache->k[layer], n, k, err)) ||
+        (status = append(cache, cache->v[layer], n, v, err)))
         return status;
 
     cache->tensors.k = cache->k[layer];
     cache->tensors.v = cache->v[layer];
     const double start = seconds();
     status = gqa_decode(cache->plans[n], &cache->tensors, cache->workspace, cache->workspace_bytes,
-                        NULL, err);
+                        cache->space.stream, err);
     if (!status)
-        status = memory->download(o, cache->o, q_bytes, err);
+        status = cache->space.kind->get(&cache->space, o, cache->o, q_count * sizeof *o, err);
     cache->seconds += seconds() - start;
     return status;
 }

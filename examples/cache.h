@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The attention of one sequence: a KV cache for every layer, and the one place that calls gqa.
  * Queries, keys, values and results cross from the program's memory to the device's and back
- * through struct memory (memory.h), so a GPU differs from a CPU in nothing but its name. */
+ * through struct space (tools/space.h), so a GPU differs from a CPU in nothing but its name. */
 #ifndef CACHE_H
 #define CACHE_H
 
 #include "gqa.h"
-#include "memory.h"
+#include "space.h"
+
+#include <stddef.h>
 
 enum { CACHE_MAX_TOKENS = 16 };
 
@@ -25,7 +27,7 @@ struct cache {
     enum gqa_type grid;
     int layers, length; /* tokens that every layer holds */
     double seconds;     /* spent in gqa_decode and in waiting for its result */
-    struct memory memory;
+    struct space space; /* the device's memory */
     gqa_device *device;
     struct gqa_problem problem;
     gqa_plan *plans[CACHE_MAX_TOKENS + 1]; /* by q_tokens; made when first needed */
@@ -35,7 +37,8 @@ struct cache {
     int32_t *kv_lens; /* device memory, [1] */
     void *workspace;  /* device memory, enough for every plan */
     size_t workspace_bytes;
-    void *staging; /* host memory, one upload or download */
+    void *staging;              /* host memory, one upload */
+    size_t q_bytes, pool_bytes; /* of q or o, and of k[i] or v[i] */
 };
 
 struct cache_shape {
@@ -58,6 +61,10 @@ void cache_reset(struct cache *cache);
  * Shapes: q, o [n][q_heads][head_dim]; k, v [n][kv_heads][head_dim]; all float32, host memory. */
 gqa_status cache_attend(struct cache *cache, int layer, int n, const float *q, const float *k,
                         const float *v, float *o, struct gqa_error *err);
+
+/* Fill *err (which may be NULL) with a formatted sentence; returns the status. */
+gqa_status refuse(struct gqa_error *err, gqa_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* All layers have attended: the n tokens now belong to the sequence. */
 void cache_advance(struct cache *cache, int n);

@@ -107,9 +107,9 @@ int check_greedy(struct model *model, struct cache *cache, const struct golden *
                       vocab),
                0;
     float *logits = malloc(sizeof *logits * vocab * g->count);
-    gqa_status status = logits ? GQA_OK : refuse(err, GQA_ERR_MEMORY, "no memory for logits");
-    if (!status)
-        status = model_score(model, cache, g->tokens, g->prompt, step, logits, err);
+    if (!logits)
+        return refuse(err, GQA_ERR_MEMORY, "no memory for logits"), 0;
+    gqa_status status = model_score(model, cache, g->tokens, g->prompt, step, logits, err);
     float *row = logits + (size_t)(g->prompt - 1) * vocab;
     int right = 0;
     for (int i = g->prompt; !status && i < g->count; i++) {
@@ -134,9 +134,9 @@ int check_forced(struct model *model, struct cache *cache, const struct golden *
                  const float *expected, float bound, const char *what, struct gqa_error *err) {
     const size_t n = (size_t)g->count * model->config.vocab;
     float *logits = malloc(sizeof *logits * n);
-    gqa_status status = logits ? GQA_OK : refuse(err, GQA_ERR_MEMORY, "no memory for logits");
-    if (!status)
-        status = model_score(model, cache, g->tokens, g->count, step, logits, err);
+    if (!logits)
+        return refuse(err, GQA_ERR_MEMORY, "no memory for logits"), 0;
+    const gqa_status status = model_score(model, cache, g->tokens, g->count, step, logits, err);
     int pass = 0;
     if (!status) {
         const float d = max_difference(logits, expected, n);

@@ -39,7 +39,7 @@ struct activations {
     float *k, *v;   /* [MODEL_MAX_TOKENS][kv_heads][head_dim] */
     float *gate;    /* [MODEL_MAX_TOKENS][intermediate] */
     float *up;      /* [MODEL_MAX_TOKENS][intermediate] */
-    float *rotated; /* [context][head_dim / 2][2]: cos and sin of each position's angles */
+    float *rotated; /* [context][2][head_dim / 2]: cosines, sines of a position's angles */
 };
 
 struct model {

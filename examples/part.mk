@@ -3,8 +3,8 @@ ifneq ($(JANSSON),)
 $(eval $(call cc_rule,examples,-D_GNU_SOURCE -Iinclude -Isrc -Itools))
 # The compiler may use vector instructions in the matrix products.
 CFLAGS_examples_model := -O3
-EXAMPLE_OBJ := $(addprefix $(BUILD)/,examples/model.o examples/cache.o examples/memory.o \
-                 examples/check.o tools/safetensors.o)
+EXAMPLE_OBJ := $(addprefix $(BUILD)/,examples/model.o examples/cache.o examples/check.o \
+                 tools/safetensors.o $(patsubst %.c,%.o,$(wildcard tools/space*.c)))
 ALL   += $(BUILD)/generate
 TESTS += $(BUILD)/test_generate
 
