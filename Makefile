@@ -47,7 +47,16 @@ include $(wildcard */part.mk src/*/part.mk)
 
 ALL += $(BUILD)/libgqa.a $(BUILD)/libgqa.so
 
+# One object in the archive, in which only gqa_* is left to be seen: no name of ours can collide with
+# a name of the program that links it. Tests of inner files link internal.a, where all are.
+OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
 $(BUILD)/libgqa.a: $(LIB_OBJ)
+	@rm -f $@
+	$(CC) -r -nostdlib $^ -o $(BUILD)/libgqa.o
+	$(OBJCOPY) --localize-hidden $(BUILD)/libgqa.o
+	$(AR) rcs $@ $(BUILD)/libgqa.o
+
+$(BUILD)/internal.a: $(LIB_OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
