@@ -295,7 +295,8 @@ static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
     }
     for (int64_t n = 2; n <= room / c.units && n <= grains; n++)
         offer_splits(s, c, (int)n, GQA_FINISH_PARTIAL);
-    if (s->p->batch <= 4096)
+    const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2);
+    if (s->p->batch <= 4096 && most < INT32_MAX)
         offer_shares(s, c);
     else if (s->p->reduction == GQA_REDUCE_KERNEL)
         offer_tokens(s, c);

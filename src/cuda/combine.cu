@@ -23,7 +23,7 @@ struct combine_smem {
 /* The parts of one unit, as slots. */
 struct sources {
     int first, count;
-    int64_t total; /* SHARES: grains of the batch */
+    struct shares shares; /* SHARES */
 };
 
 struct row_sum {
@@ -52,7 +52,7 @@ DEV void store_float(int type, void *p, int64_t i, float x) {
 /* Parts that a unit has; count 1: it was output whole. All 32 lanes. */
 DEV struct sources sources_of(const struct gqa_args *a, const struct unit *u) {
     struct sources x;
-    x.total = 0;
+    x.shares = {0, 0, 0};
     x.first = 0;
     if (a->schedule == GQA_SCHED_SPLITS) {
         x.count = u->grains == 1 ? 1 : a->splits;
@@ -60,11 +60,11 @@ DEV struct sources sources_of(const struct gqa_args *a, const struct unit *u) {
         x.first = u->grain / a->split_grains;
         x.count = (u->grain + u->grains - 1) / a->split_grains - x.first + 1;
     } else {
-        x.total = total_grains(a);
-        const int64_t inner = u->index - u->sequence * (int64_t)a->kv_heads * a->row_tiles;
-        const int64_t at = grains_before(a, u->sequence) + inner * u->grains;
-        x.first = share_owner(a, x.total, at);
-        x.count = share_owner(a, x.total, at + u->grains - 1) - x.first + 1;
+        x.shares = shares_of(a);
+        const int inner = u->index - u->sequence * a->kv_heads * a->row_tiles;
+        const int at = grains_before(a, u->sequence) + inner * u->grains;
+        x.first = share_owner(&x.shares, at);
+        x.count = share_owner(&x.shares, at + u->grains - 1) - x.first + 1;
     }
     return x;
 }
@@ -74,8 +74,7 @@ DEV int source_slot(const struct gqa_args *a, const struct unit *u, const struct
                     int i) {
     const int at = x->first + i;
     if (a->schedule == GQA_SCHED_SHARES)
-        return share_begin(a, x->total, at) < share_begin(a, x->total, at + 1) ? 2 * at + (i == 0)
-                                                                               : -1;
+        return 2 * at + (i == 0);
     int g0, g1;
     return split_grains(a, u, at, &g0, &g1) ? u->index * a->splits + at : -1;
 }
@@ -141,7 +140,7 @@ DEV void write_row(const struct gqa_args *a, const struct unit *u, int r, int d,
     if (a->sinks)
         row_sum_add(x, a->sinks[u->kv_head * a->group + r % a->group] * LOG2E, 1.0f,
                     make_float4(0, 0, 0, 0));
-    const float factor = x->sum > 0 ? combine_v_scale(a, u) / x->sum : 0.0f;
+    const float factor = x->sum > 0 ? combine_v_scale(a, u) * rcp_approx_ftz(x->sum) : 0.0f;
     const float o[4] = {x->o.x, x->o.y, x->o.z, x->o.w};
     const int64_t at = row_offset(a, u, &a->o_stride, r) + d;
     for (int j = 0; j < 4 && d < a->head_dim_v; j++)
@@ -212,12 +211,13 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
         max = fmaxf(max, a->part_lse[i * a->rows + row] * to_log2);
     for (int i = 0; i < a->parts && max > -INFINITY; i++)
         sum += ex2_approx_ftz(a->part_lse[i * a->rows + row] * to_log2 - max);
+    const float factor = rcp_approx_ftz(sum);
     for (int d = lane; d < a->head_dim_v; d += 32) {
         float o = 0;
         for (int i = 0; i < a->parts; i++) {
             const float lse = a->part_lse[i * a->rows + row] * to_log2;
             if (lse > -INFINITY)
-                o += ex2_approx_ftz(lse - max) / sum *
+                o += ex2_approx_ftz(lse - max) * factor *
                      load_float(a->part_type, a->part_o, (i * a->rows + row) * a->head_dim_v + d);
         }
         store_float(a->o_type, a->o, row * a->head_dim_v + d, o);

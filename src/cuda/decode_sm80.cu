@@ -45,7 +45,8 @@ DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *
 
 DEV void attend_share(const struct gqa_args *a, struct smem *smem) {
     const int cta = blockIdx.x;
-    struct share x = share_of(a, total_grains(a), cta);
+    const struct shares all = shares_of(a);
+    struct share x = share_of(a, &all, cta);
     struct unit u;
     struct part p;
     while (share_next(a, &x, cta, ROWS, &u, &p)) {

@@ -78,7 +78,7 @@ DEV void merged_write(const struct gqa_args *a, const struct unit *u, int r, int
                       struct merged *m, float v_factor) {
     merged_add_sink(a, u, r, m);
     if (d < a->head_dim_v) {
-        const float factor = m->sum > 0 ? v_factor / m->sum : 0.0f;
+        const float factor = m->sum > 0 ? v_factor * rcp_approx_ftz(m->sum) : 0.0f;
         float o[4];
         for (int j = 0; j < 4; j++)
             o[j] = m->o[j] * factor;

@@ -10,7 +10,7 @@ ONLY  ?=
 CUDA := $(BUILD)/src/cuda
 CUDA_NAMES := $(shell sed -n -e 's/^GQA_INSTANCE(\(\w*\), *\(\w*\), *\(\w*\), *\(\w*\)).*/gqa_decode_\1_\2_d\3_g\4/p' \
                 -e 's/^GQA_HELPERS(\(\w*\)).*/gqa_helpers_\1/p' src/cuda/instances.def)
-CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(findstring $(ONLY),$(n)),$(n)))))
+CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(or $(if $(ONLY),,all),$(findstring $(ONLY),$(n))),$(n)))))
 CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
 
 # Words of a name: gqa decode sm90 bf16 d128 g8.
@@ -28,10 +28,11 @@ PTXAS_FLAGS := -lineinfo -warn-spills -Werror
 define cuda_rules # $(1) name
 $(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h
 	@mkdir -p $$(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_EXTRA) -gencode arch=compute_$(call cuda_arch,$(1)),code=compute_$(call cuda_arch,$(1)) \
+	@echo "nvcc $(1)"
+	@$(NVCC) $(NVCC_FLAGS) $(NVCC_EXTRA) -gencode arch=compute_$(call cuda_arch,$(1)),code=compute_$(call cuda_arch,$(1)) \
 	  $(call cuda_macros,$(1)) -ptx $$< -o $$@
 $(CUDA)/$(1).cubin: $(CUDA)/$(1).ptx
-	$(PTXAS) $(PTXAS_FLAGS) $(PTXAS_EXTRA) -arch=sm_$(call cuda_arch,$(1)) $$< -o $$@
+	@$(PTXAS) $(PTXAS_FLAGS) $(PTXAS_EXTRA) -arch=sm_$(call cuda_arch,$(1)) $$< -o $$@
 endef
 $(foreach n,$(CUDA_BUILT),$(eval $(call cuda_rules,$(n))))
 

@@ -77,12 +77,17 @@ DEV void sequence_grains(const struct gqa_args *a, int len, int n, int *grain, i
 
 /* --- Units --- */
 
+/* Make u the inner-th unit of its sequence. */
+DEV void unit_set_inner(const struct gqa_args *a, struct unit *u, int inner) {
+    u->kv_head = inner / a->row_tiles;
+    u->row_tile = inner - u->kv_head * a->row_tiles;
+    u->index = u->sequence * a->kv_heads * a->row_tiles + inner;
+}
+
 DEV struct unit unit_of_sequence(const struct gqa_args *a, int sequence, int inner) {
     struct unit u;
     u.sequence = sequence;
-    u.kv_head = inner / a->row_tiles;
-    u.row_tile = inner - u.kv_head * a->row_tiles;
-    u.index = sequence * a->kv_heads * a->row_tiles + inner;
+    unit_set_inner(a, &u, inner);
     u.entry = cache_entry(a, sequence);
     u.len = kv_length(a, sequence);
     u.queries = query_count(a, sequence);
@@ -143,19 +148,23 @@ DEV int split_grains(const struct gqa_args *a, const struct unit *u, int s, int 
     return *g0 < *g1;
 }
 
-/* --- Equal shares --- */
+/* --- Equal shares: all counts fit 31 bits, the planner sees to it --- */
 
-/* Where a CTA stands in its share: unit `unit`'s grains start at `at` in the order of the whole
- * batch, the share is [next, end). */
-struct share {
-    int64_t next, end;
-    int64_t base;  /* grains before `sequence` */
-    int sequence;  /* the next grain is in this one */
-    int per_batch; /* units of a sequence */
+/* The grains of the batch over `ctas` CTAs: the first `longer` CTAs take one more than `each`. */
+struct shares {
+    int total, each, longer;
 };
 
-/* All 32 lanes; the total is the same in each. */
-DEV int64_t warp_sum_i64(int64_t x) {
+/* Where a CTA stands in its share: the next grain is `next`, in `sequence`, whose grains start at
+ * `base` in the order of the whole batch. */
+struct share {
+    int next, end;
+    int base, sequence;
+    int units; /* of a sequence */
+};
+
+/* All 32 lanes; the sum is the same in each. */
+DEV int warp_sum(int x) {
     for (int lane = 16; lane; lane >>= 1)
         x += __shfl_xor_sync(0xffffffffu, x, lane);
     return x;
@@ -167,55 +176,57 @@ DEV int sequence_grain_count(const struct gqa_args *a, int sequence) {
     return grains;
 }
 
-/* Grains of the whole batch, every unit counted. All 32 lanes. */
-DEV int64_t total_grains(const struct gqa_args *a) {
-    int64_t sum = 0;
-    for (int s = threadIdx.x % 32; s < a->batch; s += 32)
-        sum += sequence_grain_count(a, s);
-    return warp_sum_i64(sum) * a->kv_heads * a->row_tiles;
-}
-
-/* Grains of the units before `sequence`. All 32 lanes. */
-DEV int64_t grains_before(const struct gqa_args *a, int sequence) {
-    int64_t sum = 0;
+/* Grains of the units of sequences before `sequence`. All 32 lanes. */
+DEV int grains_before(const struct gqa_args *a, int sequence) {
+    int sum = 0;
     for (int s = threadIdx.x % 32; s < sequence; s += 32)
         sum += sequence_grain_count(a, s);
-    return warp_sum_i64(sum) * a->kv_heads * a->row_tiles;
+    return warp_sum(sum) * a->kv_heads * a->row_tiles;
 }
 
-DEV int64_t share_begin(const struct gqa_args *a, int64_t total, int cta) {
-    return total * cta / a->ctas;
+/* All 32 lanes; one pass over the lengths. */
+DEV struct shares shares_of(const struct gqa_args *a) {
+    struct shares x;
+    x.total = grains_before(a, a->batch);
+    x.each = x.total / a->ctas;
+    x.longer = x.total - x.each * a->ctas;
+    return x;
 }
 
-/* The CTA whose share holds grain x. */
-DEV int share_owner(const struct gqa_args *a, int64_t total, int64_t x) {
-    return (int)(((x + 1) * a->ctas + total - 1) / total) - 1;
+DEV int share_begin(const struct shares *x, int cta) {
+    return x->each * cta + min_int(cta, x->longer);
 }
 
-/* The share of `cta`, standing at its first grain. All 32 lanes; one pass over the lengths. */
-DEV struct share share_of(const struct gqa_args *a, int64_t total, int cta) {
+/* The CTA whose share holds a grain. */
+DEV int share_owner(const struct shares *x, int grain) {
+    const int in_longer = x->longer * (x->each + 1);
+    return grain < in_longer ? grain / (x->each + 1) : x->longer + (grain - in_longer) / x->each;
+}
+
+/* The share of `cta`, standing at its first grain. All 32 lanes; a second pass over the lengths. */
+DEV struct share share_of(const struct gqa_args *a, const struct shares *all, int cta) {
     const int lane = threadIdx.x % 32;
     struct share x;
-    x.next = share_begin(a, total, cta);
-    x.end = share_begin(a, total, cta + 1);
-    x.per_batch = a->kv_heads * a->row_tiles;
+    x.next = share_begin(all, cta);
+    x.end = share_begin(all, cta + 1);
+    x.units = a->kv_heads * a->row_tiles;
     x.base = 0;
     for (x.sequence = 0; x.sequence < a->batch; x.sequence += 32) {
         const int s = x.sequence + lane;
-        int64_t before = s < a->batch ? (int64_t)sequence_grain_count(a, s) * x.per_batch : 0;
-        const int64_t own = before;
+        const int own = s < a->batch ? sequence_grain_count(a, s) * x.units : 0;
+        int upto = own;
         for (int step = 1; step < 32; step <<= 1) {
-            const int64_t below = __shfl_up_sync(0xffffffffu, before, step);
-            before += lane >= step ? below : 0;
+            const int below = __shfl_up_sync(0xffffffffu, upto, step);
+            upto += lane >= step ? below : 0;
         }
-        const unsigned beyond = __ballot_sync(0xffffffffu, x.base + before > x.next);
+        const unsigned beyond = __ballot_sync(0xffffffffu, x.base + upto > x.next);
         if (beyond) {
             const int found = __ffs(beyond) - 1;
-            x.base += __shfl_sync(0xffffffffu, before - own, found);
+            x.base += __shfl_sync(0xffffffffu, upto - own, found);
             x.sequence += found;
             return x;
         }
-        x.base += __shfl_sync(0xffffffffu, before, 31);
+        x.base += __shfl_sync(0xffffffffu, upto, 31);
     }
     return x;
 }
@@ -226,18 +237,15 @@ DEV int share_next(const struct gqa_args *a, struct share *x, int cta, int tile_
     if (x->next >= x->end)
         return 0;
     *u = unit_of_sequence(a, x->sequence, 0);
-    int inner = (int)((x->next - x->base) / u->grains);
-    while (inner >= x->per_batch) {
-        x->base += (int64_t)x->per_batch * u->grains;
+    while (x->next - x->base >= x->units * u->grains) {
+        x->base += x->units * u->grains;
         x->sequence++;
         *u = unit_of_sequence(a, x->sequence, 0);
-        inner = (int)((x->next - x->base) / u->grains);
     }
-    *u = unit_of_sequence(a, x->sequence, inner);
-    const int64_t start = x->base + (int64_t)inner * u->grains;
-    const int from = (int)(x->next - start);
-    const int64_t rest = x->end - start;
-    const int to = rest < u->grains ? (int)rest : u->grains;
+    const int inner = (x->next - x->base) / u->grains;
+    const int start = x->base + inner * u->grains;
+    const int from = x->next - start, to = min_int(x->end - start, u->grains);
+    unit_set_inner(a, u, inner);
     *p = part_of_grains(a, u, tile_rows, u->grain + from, u->grain + to, 2 * cta + (from == 0));
     x->next = start + to;
     return 1;
