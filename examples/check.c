@@ -130,24 +130,24 @@ int check_greedy(struct model *model, struct cache *cache, const struct golden *
     return pass;
 }
 
-int check_forced(struct model *model, struct cache *cache, const struct golden *g, int step,
-                 const float *expected, float bound, const char *what, struct gqa_error *err) {
+int check_forced(struct model *model, struct cache *cache, const struct golden *g,
+                 const struct forced *f, struct gqa_error *err) {
     const size_t n = (size_t)g->count * model->config.vocab;
     float *logits = malloc(sizeof *logits * n);
     if (!logits)
         return refuse(err, GQA_ERR_MEMORY, "no memory for logits"), 0;
-    const gqa_status status = model_score(model, cache, g->tokens, g->count, step, logits, err);
+    const gqa_status status = model_score(model, cache, g->tokens, g->count, f->step, logits, err);
     int pass = 0;
     if (!status) {
-        const float d = max_difference(logits, expected, n);
+        const float d = max_difference(logits, f->expected, n);
         double square = 0;
         for (size_t i = 0; i < n; i++)
-            square += (logits[i] - expected[i]) * (logits[i] - expected[i]);
+            square += (logits[i] - f->expected[i]) * (logits[i] - f->expected[i]);
         const double rms = sqrt(square / (double)n);
-        pass = d <= bound && rms <= bound / 8;
+        pass = d <= f->bound && rms <= f->bound_rms;
         printf("%s: %s: %d x %d logits differ by at most %.2g (bound %.2g), RMS %.2g (%.2g)\n",
-               pass ? "agrees" : "DIFFERS", what, g->count, model->config.vocab, d, bound, rms,
-               bound / 8);
+               pass ? "agrees" : "DIFFERS", f->what, g->count, model->config.vocab, d, f->bound,
+               rms, f->bound_rms);
     }
     free(logits);
     return pass;

@@ -39,10 +39,17 @@ float logit_bound(enum gqa_type type);
 int check_greedy(struct model *model, struct cache *cache, const struct golden *golden, int step,
                  struct gqa_error *err);
 
-/* Feed all golden tokens and compare the logits at every position with `expected`
- * [count][vocab]: no difference above `bound`, none above bound / 8 RMS. Prints one line that
- * begins with `what`; returns as check_greedy. */
-int check_forced(struct model *model, struct cache *cache, const struct golden *golden, int step,
-                 const float *expected, float bound, const char *what, struct gqa_error *err);
+/* A comparison with all of golden's tokens fed, `step` per call: at every position the logits
+ * differ from `expected` [count][vocab] by at most `bound`, and by at most `bound_rms` RMS. */
+struct forced {
+    const char *what;
+    int step;
+    const float *expected;
+    float bound, bound_rms;
+};
+
+/* Prints one line; returns as check_greedy. */
+int check_forced(struct model *model, struct cache *cache, const struct golden *golden,
+                 const struct forced *forced, struct gqa_error *err);
 
 #endif

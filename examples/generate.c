@@ -240,9 +240,10 @@ static int check(const struct options *o, struct model *m, struct cache *cache,
     if (!expected)
         return refuse(err, GQA_ERR_MEMORY, "no memory for logits"), 0;
     const gqa_status status = expect(m, g, expected, err);
-    const int pass =
-        !status && check_forced(m, cache, g, o->step, expected, logit_bound(o->cache.type),
-                                gqa_type_name(o->cache.type), err);
+    const float bound = logit_bound(o->cache.type);
+    const struct forced forced = {gqa_type_name(o->cache.type), o->step, expected, bound,
+                                  bound / 8};
+    const int pass = !status && check_forced(m, cache, g, &forced, err);
     free(expected);
     return pass;
 }

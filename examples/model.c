@@ -207,9 +207,10 @@ static float dot(const float *a, const float *b, int n) {
             part[lane] += a[i + lane] * b[i + lane];
     for (; i < n; i++)
         sum += a[i] * b[i];
-    for (int lane = 0; lane < LANES; lane++)
-        sum += part[lane];
-    return sum;
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int lane = 0; lane < width; lane++)
+            part[lane] += part[lane + width];
+    return sum + part[0];
 }
 
 /* y [n][rows] = x [n][cols] times the transpose of w [rows][cols], added to y if `add`. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static int passed, failed, skipped;
+static int quick; /* QUICK=1 in the environment: the best kernel only, fewer steps */
 
 static void count(int pass, const struct gqa_error *err) {
     if (!pass && err->status)
@@ -47,26 +48,28 @@ static void test_greedy(struct subject *s, struct cache_options options, int ste
     count(pass, &err);
 }
 
-/* Teacher-forced over all golden tokens, against `expected`. */
-static void test_forced(struct subject *s, struct cache_options options, int step,
-                        const float *expected, float bound, const char *what) {
+static void test_forced(struct subject *s, struct cache_options options,
+                        const struct forced *forced) {
     struct gqa_error err = {0};
     struct cache cache;
     int pass = 0;
     if (!subject_cache(s, options, &cache, &err)) {
-        pass = check_forced(&s->model, &cache, &s->golden, step, expected, bound, what, &err);
+        pass = check_forced(&s->model, &cache, &s->golden, forced, &err);
         cache_close(&cache);
     }
     count(pass, &err);
 }
 
 /* A narrow cache loses what rounding its values loses, and nothing else: against a float32 cache
- * that holds the same rounded values. Their float32 sums differ in order, by 1e-6 or so, and now
- * and then that makes a key or a value of the next layer round the other way. */
+ * that holds the same rounded values. Their float32 sums differ in order, by 1e-6 or so, and that
+ * makes a few keys and values of the next layer in a thousand round the other way: rarely a whole
+ * rounding error more, so the largest difference may be as large as rounding's, but the RMS is a
+ * small part of it (measured 0.17 u, against 1.07 u for rounding itself; bound u / 2). */
 static void test_narrow(struct subject *s, const char *kernel, enum gqa_type type) {
     char what[160];
     struct gqa_error err = {0};
     struct cache cache;
+    const float bound = logit_bound(type);
     const size_t logits = (size_t)s->golden.count * s->model.config.vocab;
     float *same = malloc(sizeof *same * logits);
     struct cache_options o = {.kernel = kernel, .grid = type, .precision = GQA_PRECISION_EXACT};
@@ -81,29 +84,30 @@ static void test_narrow(struct subject *s, const char *kernel, enum gqa_type typ
     for (int step = 1; step <= 16; step += 15) {
         snprintf(what, sizeof what, "%s, %s, exact, %d per call, same rounded values", kernel,
                  gqa_type_name(type), step);
-        test_forced(s, o, step, same, logit_bound(type) / 4, what);
+        test_forced(s, o, &(struct forced){what, step, same, bound, bound / 32});
     }
     for (int exact = 0; exact < 2; exact++)
         for (int step = 1; step <= 16; step += 15) {
             o.precision = exact ? GQA_PRECISION_EXACT : GQA_PRECISION_FAST;
             snprintf(what, sizeof what, "%s, %s, %s, %d per call, float32 values", kernel,
                      gqa_type_name(type), exact ? "exact" : "fast", step);
-            test_forced(s, o, step, s->expected, logit_bound(type), what);
+            test_forced(s, o, &(struct forced){what, step, s->expected, bound, bound / 8});
         }
     free(same);
 }
 
 static void test_kernel(struct subject *s, const char *kernel) {
     struct cache_options o = {.kernel = kernel, .threads = 1};
+    const float bound = logit_bound(GQA_F32);
     printf("kernel %s\n", kernel);
     test_greedy(s, o, 1);
     test_greedy(s, o, 16);
     o.threads = 2;
     test_greedy(s, o, 16);
-    for (int step = 1; step <= 16; step = step < 4 ? step + 1 : step + 3) {
+    for (int step = 1; step <= 16; step = quick ? step + 15 : step < 4 ? step + 1 : step + 3) {
         char what[160];
         snprintf(what, sizeof what, "%s, f32, %d tokens per call", kernel, step);
-        test_forced(s, o, step, s->expected, logit_bound(GQA_F32), what);
+        test_forced(s, o, &(struct forced){what, step, s->expected, bound, bound / 8});
     }
     test_narrow(s, kernel, GQA_BF16);
     test_narrow(s, kernel, GQA_F16);
@@ -113,6 +117,7 @@ static void test_kernels(struct subject *s) {
     struct gqa_error err = {0};
     struct gqa_device_info device = gqa_device_info_init();
     gqa_device *cpu;
+    int tested = 0;
     if (gqa_device_open("cpu", NULL, &cpu, &err)) {
         count(0, &err);
         return;
@@ -121,8 +126,12 @@ static void test_kernels(struct subject *s) {
     for (int i = 0; i < device.kernels; i++) {
         struct gqa_kernel_info kernel = gqa_kernel_info_init();
         count(!gqa_device_kernel(cpu, i, &kernel, &err), &err);
-        if (kernel.available) {
+        if (kernel.available && quick && tested) {
+            printf("skip: kernel %s: QUICK\n", kernel.name);
+            skipped++;
+        } else if (kernel.available) {
             test_kernel(s, kernel.name);
+            tested++;
         } else {
             printf("skip: kernel %s: %s\n", kernel.name, kernel.why);
             skipped++;
@@ -151,9 +160,9 @@ static void test_checks_fail(struct subject *s) {
     expect(!check_greedy(&s->model, &cache, g, 16, &err), "one wrong logit is noticed");
     g->last[7] = logit;
     const float before = s->expected[1234];
+    const struct forced nan = {"a NaN", 16, s->expected, 1, 1};
     s->expected[1234] = NAN;
-    expect(!check_forced(&s->model, &cache, g, 16, s->expected, 1, "a NaN", &err),
-           "a NaN is noticed");
+    expect(!check_forced(&s->model, &cache, g, &nan, &err), "a NaN is noticed");
     s->expected[1234] = before;
     cache_close(&cache);
 }
@@ -206,6 +215,7 @@ static int subject_open(struct subject *s, const char *folder, struct gqa_error 
 int main(int argc, char **argv) {
     struct subject s = {0};
     struct gqa_error err = {0};
+    quick = getenv("QUICK") != NULL;
     if (subject_open(&s, argc > 1 ? argv[1] : "examples/kjv-5m", &err)) {
         test_kernels(&s);
         test_checks_fail(&s);
