@@ -218,7 +218,11 @@ uint32_t num_f32_f16(float x) {
     return sign | ((a - 0x38000000u + 0xfff + (a >> 13 & 1)) >> 13);
 }
 
+#if defined __x86_64__
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
 
 CLONES static void unpack_f16(const uint16_t *s, float *d, size_t n) {
     for (size_t i = 0; i < n; i++) {

@@ -320,8 +320,14 @@ uint32_t num_tanh_code(enum num_fmt f, uint32_t x, const struct num_perturb *p) 
     return vary_code(f, tanh(num_to_f64(f, x)), f == NUM_F16 ? 0x1.02p-11 : 0x1p-8, 0, p, x);
 }
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) void
-num_ex2_ftz_n(float *restrict dst, const float *restrict src, size_t n) {
+#if defined __x86_64__
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
+/* clang 14 gives clones a symbol of their own: only static functions are cloned. */
+CLONES static void ex2_ftz_n(float *restrict dst, const float *restrict src, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const float x = src[i];
         const double wide = ex2_wide(clamp200(x));
@@ -329,4 +335,8 @@ num_ex2_ftz_n(float *restrict dst, const float *restrict src, size_t n) {
         f = f < 0x1p-126f ? 0 : f;
         dst[i] = x == x ? f : num_float(NUM_NAN32);
     }
+}
+
+void num_ex2_ftz_n(float *dst, const float *src, size_t n) {
+    ex2_ftz_n(dst, src, n);
 }

@@ -1,0 +1,298 @@
+/* warp_matrix.c: see warp_matrix.h.  PTX ISA: ldmatrix, stmatrix, movmatrix, mma and the matrix
+ * fragment sections of each shape.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "warp_matrix.h"
+#include <string.h>
+
+enum { LANES = 32 };
+
+static uint32_t u16_at(const uint8_t *p) {
+    uint16_t v;
+    memcpy(&v, p, 2);
+    return v;
+}
+
+void ldmatrix_b16(uint32_t *const d[], const uint8_t *const rows[], int count, bool trans) {
+    for (int i = 0; i < count; i++) {
+        const uint8_t *const *row = rows + 8 * i;
+        uint32_t out[LANES]; /* d may hold the addresses that rows were made from */
+        for (int l = 0; l < LANES; l++) {
+            const int g = l / 4, t = l % 4;
+            if (trans)
+                out[l] = u16_at(row[2 * t] + 2 * g) | u16_at(row[2 * t + 1] + 2 * g) << 16;
+            else
+                memcpy(&out[l], row[g] + 4 * t, 4);
+        }
+        memcpy(d[i], out, sizeof out);
+    }
+}
+
+void stmatrix_b16(uint8_t *const rows[], const uint32_t *const a[], int count, bool trans) {
+    for (int i = 0; i < count; i++) {
+        uint8_t *const *row = rows + 8 * i;
+        for (int l = 0; l < LANES; l++) {
+            const int g = l / 4, t = l % 4;
+            const uint32_t v = a[i][l];
+            if (trans) {
+                memcpy(row[2 * t] + 2 * g, &v, 2);
+                const uint16_t high = (uint16_t)(v >> 16);
+                memcpy(row[2 * t + 1] + 2 * g, &high, 2);
+            } else {
+                memcpy(row[g] + 4 * t, &v, 4);
+            }
+        }
+    }
+}
+
+void movmatrix_b16(uint32_t *d, const uint32_t *a) {
+    uint8_t matrix[8][16];
+    uint8_t *rows[8];
+    for (int r = 0; r < 8; r++)
+        rows[r] = matrix[r];
+    const uint32_t *const in[1] = {a};
+    stmatrix_b16(rows, in, 1, false);
+    uint32_t *const out[1] = {d};
+    ldmatrix_b16(out, (const uint8_t *const *)rows, 1, true);
+}
+
+void ldmatrix_b8_trans(uint32_t *const d[], const uint8_t *const rows[], int count) {
+    for (int i = 0; i < count; i++)
+        for (int r = 0; r < 2; r++) {
+            uint32_t out[LANES];
+            for (int l = 0; l < LANES; l++) {
+                const int g = l / 4, t = l % 4;
+                out[l] = 0;
+                for (int e = 0; e < 4; e++)
+                    out[l] |= (uint32_t)rows[16 * i + 4 * t + 2 * r + e % 2][g + 8 * (e / 2)]
+                              << 8 * e;
+            }
+            memcpy(d[2 * i + r], out, sizeof out);
+        }
+}
+
+void stmatrix_b8_trans(uint8_t *const rows[], const uint32_t *const a[], int count) {
+    for (int i = 0; i < count; i++)
+        for (int l = 0; l < LANES; l++)
+            for (int e = 0; e < 4; e++)
+                rows[8 * i + 2 * (l % 4) + e % 2][l / 4 + 8 * (e / 2)] =
+                    (uint8_t)(a[i][l] >> 8 * e);
+}
+
+/* --- mma.sync --- */
+
+static bool is_fp8(enum num_fmt f) {
+    return f == NUM_E4M3 || f == NUM_E5M2;
+}
+static bool is_small(enum num_fmt f) {
+    return is_fp8(f) || f == NUM_E2M3 || f == NUM_E3M2 || f == NUM_E2M1;
+}
+
+static const char *check_float(const struct mma_sync *op) {
+    if (op->m != 16 || op->n != 8)
+        return "floating mma.sync exists for m16n8 (m8n8k4 of f16 is not modelled)";
+    if (op->c != op->d)
+        return "types of C and D differ";
+    if (op->a == NUM_F16 || op->a == NUM_BF16) {
+        if (op->a != op->b)
+            return "16-bit A and B must have the same type";
+        if (op->k != 8 && op->k != 16)
+            return "16-bit types exist for k8 and k16";
+        return op->a == NUM_BF16 && op->d != NUM_F32 ? "bf16 accumulates in f32 only" : NULL;
+    }
+    if (op->a == NUM_TF32) {
+        if (op->b != NUM_TF32 || op->d != NUM_F32)
+            return "tf32 needs tf32 for B and f32 accumulators";
+        return op->k == 4 || op->k == 8 ? NULL : "tf32 exists for k4 and k8";
+    }
+    if (!is_small(op->a) || !is_small(op->b))
+        return "no mma.sync of these types";
+    if (op->k == 32)
+        return NULL;
+    return op->k == 16 && is_fp8(op->a) && is_fp8(op->b) ? NULL
+                                                         : "8-bit types exist for k16 and k32";
+}
+
+static const char *check_int(const struct mma_sync *op) {
+    if (op->n != 8 || (op->m != 8 && op->m != 16))
+        return "integer mma.sync exists for m8n8 and m16n8";
+    const int k0 = op->bits == 8 ? 16 : 32;
+    if (op->bits != 8 && op->bits != 4)
+        return "integer mma.sync exists for 8- and 4-bit elements (b1 is not modelled)";
+    return op->k == k0 || (op->m == 16 && op->k == 2 * k0) ? NULL : "no such k for this type";
+}
+
+const char *mma_sync_check(const struct mma_sync *op, int *a_regs, int *b_regs, int *c_regs,
+                           int *d_regs) {
+    const char *why = op->kind == MMA_INT ? check_int(op) : check_float(op);
+    if (why)
+        return why;
+    *a_regs = op->m * op->k * op->bits / 32 / LANES;
+    *b_regs = op->n * op->k * op->bits / 32 / LANES;
+    const int wide = op->m * op->n / LANES;
+    *c_regs = op->kind == MMA_FLOAT && op->c == NUM_F16 ? wide / 2 : wide;
+    *d_regs = op->kind == MMA_FLOAT && op->d == NUM_F16 ? wide / 2 : wide;
+    return NULL;
+}
+
+/* Elements per register lie next to each other along k; register i of A covers rows g or g + 8
+ * (i odd, m16), and the k block i/2 (i, m8); register i of B covers k block i of column g. */
+struct place {
+    int row, k;
+};
+static struct place a_place(int m, int per_reg, int reg, int lane) {
+    const int half = m == 16 ? reg & 1 : 0, block = m == 16 ? reg >> 1 : reg;
+    return (struct place){lane / 4 + 8 * half, (block * 4 + lane % 4) * per_reg};
+}
+
+/* The operand's elements as they lie in memory, row by row along k: a register is one word of it.
+ */
+static void gather(int m, int row_bytes, const uint32_t *const regs[], int count, bool is_a,
+                   uint8_t *out) {
+    for (int r = 0; r < count; r++)
+        for (int l = 0; l < LANES; l++) {
+            const struct place p =
+                is_a ? a_place(m, 4, r, l) : (struct place){l / 4, (r * 4 + l % 4) * 4};
+            memcpy(out + p.row * row_bytes + p.k, &regs[r][l], 4);
+        }
+}
+
+static void unpack(enum num_fmt f, uint8_t *raw, float *out, size_t n) {
+    if (f == NUM_E2M1) /* in the middle four bits of its byte */
+        for (size_t i = 0; i < n; i++)
+            raw[i] = raw[i] >> 2 & 15;
+    num_unpack(f, raw, out, n);
+}
+
+/* C register i: rows g + 8 (i/2), columns 2t + i%2; f16: two columns to a register. */
+static void get_c(const struct mma_sync *op, const uint32_t *const c[], float out[16][8]) {
+    for (int l = 0; l < LANES; l++)
+        for (int i = 0; i < op->m / 4; i++) {
+            const uint32_t code = op->c == NUM_F16 ? c[i / 2][l] >> 16 * (i & 1) & 0xffff : c[i][l];
+            out[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)] = num_to_f32(op->c, code);
+        }
+}
+
+static void put_d(const struct mma_sync *op, uint32_t *const d[], const float in[16][8]) {
+    for (int l = 0; l < LANES; l++)
+        for (int i = 0; i < op->m / 4; i += 2) {
+            const float *pair = &in[l / 4 + 8 * (i >> 1)][2 * (l % 4)];
+            if (op->d == NUM_F16) {
+                d[i / 2][l] = num_f32_f16(pair[0]) | num_f32_f16(pair[1]) << 16;
+            } else {
+                d[i][l] = num_bits32(num_canon(pair[0]));
+                d[i + 1][l] = num_bits32(num_canon(pair[1]));
+            }
+        }
+}
+
+static void mma_float(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+                      const uint32_t *const b[], const uint32_t *const c[],
+                      const struct mma_model *model) {
+    const int row_bytes = op->k * op->bits / 8;
+    _Alignas(4) uint8_t ra[16 * 32], rb[8 * 32];
+    float fa[16 * 32], fb[8 * 32], bt[32 * 8], fd[16][8];
+    gather(16, row_bytes, a, row_bytes / 8, true, ra);
+    gather(16, row_bytes, b, row_bytes / 16, false, rb);
+    unpack(op->a, ra, fa, (size_t)(16 * op->k));
+    unpack(op->b, rb, fb, (size_t)(8 * op->k));
+    matrix_transpose(fb, bt, 8, op->k);
+    get_c(op, c, fd);
+    f32_cell *rows[16];
+    for (int i = 0; i < 16; i++)
+        rows[i] = fd[i];
+    const struct product p = {.m = 16,
+                              .n = 8,
+                              .k = op->k,
+                              .a = fa,
+                              .a_row = op->k,
+                              .a_col = 1,
+                              .b = bt,
+                              .b_row = 8,
+                              .d = rows,
+                              .accumulate = true};
+    matrix_product(&p, model);
+    put_d(op, d, (const float(*)[8])fd);
+}
+
+static int32_t int_element(const uint8_t *row, int bits, int e, bool is_signed) {
+    const uint32_t code = (uint32_t)row[e * bits / 8] >> (e * bits % 8) & ((1u << bits) - 1);
+    return is_signed ? (int32_t)(code << (32 - bits)) >> (32 - bits) : (int32_t)code;
+}
+
+static void mma_int(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+                    const uint32_t *const b[], const uint32_t *const c[]) {
+    const int row_bytes = op->k * op->bits / 8;
+    uint8_t ra[16 * 32], rb[8 * 32];
+    int32_t ia[16][64], ib[64][8], id[16][8];
+    gather(op->m, row_bytes, a, op->m * row_bytes / 128, true, ra);
+    gather(op->m, row_bytes, b, row_bytes / 16, false, rb);
+    for (int k = 0; k < op->k; k++) {
+        for (int i = 0; i < op->m; i++)
+            ia[i][k] = int_element(ra + i * row_bytes, op->bits, k, op->a_signed);
+        for (int j = 0; j < 8; j++)
+            ib[k][j] = int_element(rb + j * row_bytes, op->bits, k, op->b_signed);
+    }
+    int32_t *rows[16];
+    for (int i = 0; i < op->m; i++)
+        rows[i] = id[i];
+    for (int l = 0; l < LANES; l++)
+        for (int i = 0; i < op->m / 4; i++)
+            id[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)] = (int32_t)c[i][l];
+    const struct product_s32 p = {.m = op->m,
+                                  .n = 8,
+                                  .k = op->k,
+                                  .a = ia[0],
+                                  .a_row = 64,
+                                  .a_col = 1,
+                                  .b = ib[0],
+                                  .b_row = 8,
+                                  .d = rows,
+                                  .accumulate = true,
+                                  .saturate = op->saturate};
+    matrix_product_s32(&p);
+    for (int l = 0; l < LANES; l++)
+        for (int i = 0; i < op->m / 4; i++)
+            d[i][l] = (uint32_t)id[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)];
+}
+
+void mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+              const uint32_t *const b[], const uint32_t *const c[], const struct mma_model *model) {
+    if (op->kind == MMA_INT)
+        mma_int(op, d, a, b, c);
+    else
+        mma_float(op, d, a, b, c, model);
+}
+
+const char *mma_f64_check(int m, int n, int k, int *a_regs, int *b_regs, int *c_regs) {
+    const bool ok = n == 8 && ((m == 8 && k == 4) || (m == 16 && (k == 4 || k == 8 || k == 16)));
+    if (!ok)
+        return "f64 mma.sync exists for m8n8k4, m16n8k4, m16n8k8 and m16n8k16";
+    *a_regs = m * k / LANES;
+    *b_regs = n * k / LANES;
+    *c_regs = m * n / LANES;
+    return NULL;
+}
+
+void mma_f64(int m, int k, double *const d[], const double *const a[], const double *const b[],
+             const double *const c[], enum num_round round) {
+    double fa[16][16], fb[16][8], fd[16][8];
+    for (int r = 0; r < m * k / LANES; r++)
+        for (int l = 0; l < LANES; l++) {
+            const struct place p = a_place(m, 1, r, l);
+            fa[p.row][p.k] = a[r][l];
+        }
+    for (int r = 0; r < k / 4; r++)
+        for (int l = 0; l < LANES; l++)
+            fb[r * 4 + l % 4][l / 4] = b[r][l];
+    for (int i = 0; i < m / 4; i++)
+        for (int l = 0; l < LANES; l++)
+            fd[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)] = c[i][l];
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < 8; j++)
+            for (int kk = 0; kk < k; kk++)
+                fd[i][j] = num_fma64(fa[i][kk], fb[kk][j], fd[i][j], round);
+    for (int i = 0; i < m / 4; i++)
+        for (int l = 0; l < LANES; l++)
+            d[i][l] = fd[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)];
+}

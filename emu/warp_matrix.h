@@ -1,0 +1,51 @@
+/* warp_matrix.h: matrix instructions of one warp: ldmatrix, stmatrix, movmatrix, mma.sync.
+ *
+ * A register is 32 lanes of uint32_t.  g = lane / 4, t = lane % 4.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EMU_WARP_MATRIX_H
+#define EMU_WARP_MATRIX_H
+
+#include "matrix.h"
+
+/* ldmatrix.m8n8.x{1,2,4}{.trans}.b16: rows[8 i + r] is row r (16 bytes) of matrix i; d[i] gets
+ * elements 2t, 2t+1 of row g, or with trans row 2t, 2t+1 of column g. */
+void ldmatrix_b16(uint32_t *const d[], const uint8_t *const rows[], int count, bool trans);
+/* stmatrix.m8n8: the mirror image. */
+void stmatrix_b16(uint8_t *const rows[], const uint32_t *const a[], int count, bool trans);
+/* movmatrix.m8n8.trans.b16; d may be a. */
+void movmatrix_b16(uint32_t *d, const uint32_t *a);
+/* ldmatrix.m16n16.x{1,2}.trans.b8: rows[16 i + r]; registers 2i and 2i+1 belong to matrix i.
+ * Byte e of register r: row 4t + 2r + e%2 of column g + 8 (e/2), as CUTLASS's copy traits have it.
+ */
+void ldmatrix_b8_trans(uint32_t *const d[], const uint8_t *const rows[], int count);
+/* stmatrix.m16n8.x{1,2,4}.trans.b8: rows[8 i + r] is column r of matrix i, 16 bytes; byte e of the
+ * register: row g + 8 (e/2), column 2t + e%2. */
+void stmatrix_b8_trans(uint8_t *const rows[], const uint32_t *const a[], int count);
+
+enum mma_kind { MMA_FLOAT, MMA_INT };
+
+/* One form of mma.sync.  Elements of A and B: formats, or signedness of integers. */
+struct mma_sync {
+    int m, n, k;
+    enum mma_kind kind;
+    enum num_fmt a, b;       /* MMA_FLOAT: F16 BF16 TF32 E4M3 E5M2 E2M3 E3M2 E2M1 */
+    bool a_signed, b_signed; /* MMA_INT */
+    int bits;                /* of an element of A and B: 4, 8, 16, 32 */
+    enum num_fmt c, d;       /* F32 or F16; ignored for integers */
+    bool saturate;           /* .satfinite */
+};
+
+/* NULL and the register counts when the ISA has this form, else a sentence. */
+const char *mma_sync_check(const struct mma_sync *op, int *a_regs, int *b_regs, int *c_regs,
+                           int *d_regs);
+/* d = a * b + c; d may be c. */
+void mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+              const uint32_t *const b[], const uint32_t *const c[], const struct mma_model *model);
+
+/* mma.sync f64, m8n8k4, m16n8k4, m16n8k8, m16n8k16: registers are 32 lanes of double. */
+const char *mma_f64_check(int m, int n, int k, int *a_regs, int *b_regs, int *c_regs);
+void mma_f64(int m, int k, double *const d[], const double *const a[], const double *const b[],
+             const double *const c[], enum num_round round);
+
+#endif
