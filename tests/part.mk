@@ -1,0 +1,9 @@
+# tests: one program per tests/test_*.c. test_<x>.c may see src/<x>.h, the oracle and the API.
+$(eval $(call cc_rule,tests,-D_GNU_SOURCE -Iinclude -Ioracle))
+
+TESTS += $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/libgqa.a
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
+
+.SECONDARY: $(TESTS:%=%.o)
