@@ -3,7 +3,7 @@ $(eval $(call cc_rule,tests,-D_GNU_SOURCE -Iinclude -Ioracle))
 
 TESTS += $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/libgqa.a
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/internal.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
 
 .SECONDARY: $(TESTS:%=%.o)
