@@ -1,0 +1,158 @@
+/* cuda_abi.h: the part of the CUDA driver's C interface that libcuda-emu.so wears, in our own
+ * declarations (after the CUDA Driver API reference), so that no CUDA header is needed to build.
+ * tests/emu/cuda_abi.c compares them with <cuda.h> where there is one.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EMU_CUDA_ABI_H
+#define EMU_CUDA_ABI_H
+
+#include "emu.h"
+
+#define CU_API __attribute__((visibility("default")))
+
+/* --- Result codes --- */
+
+#define CU_RESULTS(X)                                                                              \
+    X(SUCCESS, 0, "no error")                                                                      \
+    X(ERROR_INVALID_VALUE, 1, "invalid argument")                                                  \
+    X(ERROR_OUT_OF_MEMORY, 2, "out of memory")                                                     \
+    X(ERROR_NOT_INITIALIZED, 3, "initialization error")                                            \
+    X(ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected")                                  \
+    X(ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                         \
+    X(ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                                  \
+    X(ERROR_INVALID_CONTEXT, 201, "invalid device context")                                        \
+    X(ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device")    \
+    X(ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                      \
+    X(ERROR_INVALID_HANDLE, 400, "invalid resource handle")                                        \
+    X(ERROR_NOT_FOUND, 500, "named symbol not found")                                              \
+    X(ERROR_NOT_READY, 600, "device not ready")                                                    \
+    X(ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")               \
+    X(ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                      \
+    X(ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch")            \
+    X(ERROR_NOT_PERMITTED, 800, "operation not permitted")                                         \
+    X(ERROR_NOT_SUPPORTED, 801, "operation not supported")                                         \
+    X(ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing")   \
+    X(ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not initiated in this stream")             \
+    X(ERROR_STREAM_CAPTURE_IMPLICIT, 906,                                                          \
+      "dependency created on uncaptured work in a capturing stream")                               \
+    X(ERROR_INVALID_CLUSTER_SIZE, 912, "misconfigured cluster size")
+
+enum {
+#define X(n, v, t) CUE_##n = v,
+    CU_RESULTS(X)
+#undef X
+};
+
+enum { /* attributes of a launch */
+       CU_LAUNCH_COOPERATIVE = 2,
+       CU_LAUNCH_CLUSTER = 4,
+       CU_LAUNCH_PDL = 6
+};
+
+typedef int cu_result;
+typedef int cu_device;
+typedef uint64_t cu_ptr;
+
+struct cu_attribute {
+    int id;
+    char pad[4];
+    union {
+        char bytes[64];
+        struct {
+            unsigned x, y, z;
+        } cluster;
+        int on;
+    } value;
+};
+struct cu_config {
+    unsigned grid[3], block[3], smem;
+    struct cu_stream *stream;
+    struct cu_attribute *attrs;
+    unsigned nattrs;
+};
+struct cu_memcpy2d {
+    size_t src_x, src_y;
+    unsigned src_type;
+    const void *src_host;
+    cu_ptr src_device;
+    void *src_array;
+    size_t src_pitch;
+    size_t dst_x, dst_y;
+    unsigned dst_type;
+    void *dst_host;
+    cu_ptr dst_device;
+    void *dst_array;
+    size_t dst_pitch, width, height;
+};
+struct cu_uuid {
+    char bytes[16];
+};
+
+/* --- Objects --- */
+
+struct cu_image {
+    struct module *mod;
+    struct cu_kernel *kernels;
+    uint32_t nkernels;
+    struct cu_image *next;
+};
+struct cu_kernel {
+    struct function *fn;
+    struct cu_image *image;
+    int max_dyn, non_portable;
+};
+struct cu_op;
+struct cu_stream {
+    struct cu_graph *capture; /* NULL unless capturing */
+    bool origin;
+    unsigned flags;
+    int priority;
+};
+struct cu_event {
+    double ms;
+    bool recorded;
+    struct cu_graph *capture;
+};
+struct cu_context {
+    int references;
+    unsigned flags;
+    bool primary, alive;
+};
+
+/* The one device. */
+struct cu_world {
+    struct emu *emu;
+    bool failed; /* sticky */
+    struct cu_context primary;
+    struct cu_image *images;
+};
+extern struct cu_world cu_world;
+
+void cu_lock(void);
+void cu_unlock(void);
+cu_result cu_ready(void); /* a current context, no sticky failure */
+cu_result cu_drain(void); /* runs everything queued */
+struct cu_context *cu_current(void);
+const char *cu_env_file(void);
+
+/* --- Operations: run at once, or kept by a graph --- */
+
+enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET };
+struct cu_op {
+    enum cu_op_kind kind;
+    struct cu_op *next;
+    /* kernel */
+    struct emu_launch launch;
+    /* copy: rows; set: value of `element` bytes */
+    uint64_t dst, src;
+    size_t width, height, dst_pitch, src_pitch;
+    uint32_t value, element;
+};
+struct cu_graph {
+    struct cu_op *first, *last;
+    size_t count;
+};
+/* Runs or records; frees nothing of the caller's. */
+cu_result cu_submit(struct cu_stream *s, const struct cu_op *op);
+cu_result cu_run_op(const struct cu_op *op);
+
+#endif

@@ -1,0 +1,502 @@
+/* cuda_launch.c: launches, streams, events and graphs of libcuda-emu.so.
+ *
+ * All streams share one order of work, the order of submission, which is a legal one.  A capturing
+ * stream gives its operations to a graph; replay submits them again.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cuda_abi.h"
+#include "ir.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* --- Operations --- */
+
+static cu_result check_range(uint64_t p, size_t n) {
+    uint64_t base, bytes;
+    if (!emu_range(cu_world.emu, p, &base, &bytes))
+        return CUE_SUCCESS; /* host memory of the program */
+    return p - base + n <= bytes ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+}
+
+static cu_result run_copy(const struct cu_op *op) {
+    cu_result r = cu_drain();
+    for (size_t y = 0; y < op->height && !r; y++) {
+        uint64_t d = op->dst + y * op->dst_pitch, s = op->src + y * op->src_pitch;
+        r = check_range(d, op->width);
+        if (!r)
+            r = check_range(s, op->width);
+        if (!r) {
+            memmove((void *)(uintptr_t)d, (const void *)(uintptr_t)s, op->width);
+            emu_host_write(cu_world.emu, d, op->width);
+        }
+    }
+    return r;
+}
+static cu_result run_set(const struct cu_op *op) {
+    cu_result r = cu_drain();
+    for (size_t y = 0; y < op->height && !r; y++) {
+        uint8_t *d = (uint8_t *)(uintptr_t)(op->dst + y * op->dst_pitch);
+        r = check_range((uint64_t)(uintptr_t)d, op->width * op->element);
+        uint64_t base, bytes;
+        if (!r && !emu_range(cu_world.emu, (uint64_t)(uintptr_t)d, &base, &bytes))
+            r = CUE_ERROR_INVALID_VALUE;
+        for (size_t x = 0; x < op->width && !r; x++)
+            memcpy(d + x * op->element, &op->value, op->element);
+        if (!r)
+            emu_host_write(cu_world.emu, (uint64_t)(uintptr_t)d, op->width * op->element);
+    }
+    return r;
+}
+cu_result cu_run_op(const struct cu_op *op) {
+    if (cu_world.failed)
+        return CUE_ERROR_LAUNCH_FAILED;
+    switch (op->kind) {
+    case CUOP_COPY:
+        return run_copy(op);
+    case CUOP_SET:
+        return run_set(op);
+    default:
+        break;
+    }
+    if (emu_launch(cu_world.emu, &op->launch))
+        return CUE_SUCCESS;
+    fprintf(stderr, "emu: launch refused: %s\n", emu_failure(cu_world.emu));
+    if (!emu_report_count(cu_world.emu))
+        emu_reset(cu_world.emu);
+    return CUE_ERROR_INVALID_VALUE;
+}
+
+static struct cu_op *op_copy(const struct cu_op *op) {
+    struct cu_op *c = malloc(sizeof *c);
+    if (!c)
+        abort();
+    *c = *op;
+    c->next = NULL;
+    if (op->kind == CUOP_KERNEL) {
+        void *p = malloc(op->launch.param_bytes + 1);
+        if (!p)
+            abort();
+        memcpy(p, op->launch.params, op->launch.param_bytes);
+        c->launch.params = p;
+    }
+    return c;
+}
+static void op_free(struct cu_op *op) {
+    if (op->kind == CUOP_KERNEL)
+        free((void *)(uintptr_t)op->launch.params);
+    free(op);
+}
+static void graph_add(struct cu_graph *g, const struct cu_op *op) {
+    struct cu_op *c = op_copy(op);
+    if (g->last)
+        g->last->next = c;
+    else
+        g->first = c;
+    g->last = c;
+    g->count++;
+}
+
+cu_result cu_submit(struct cu_stream *s, const struct cu_op *op) {
+    if (s && (uintptr_t)s > 2 && s->capture) {
+        graph_add(s->capture, op);
+        return CUE_SUCCESS;
+    }
+    return cu_run_op(op);
+}
+
+/* --- Launch --- */
+
+/* Parameters from an array of pointers, or from one packed buffer. */
+static cu_result gather(struct cu_kernel *k, void **params, void **extra, unsigned char *out) {
+    const struct function *f = k->fn;
+    if (extra && !params) {
+        const void *buf = NULL;
+        size_t bytes = 0;
+        for (; *extra; extra += 2) {
+            if ((uintptr_t)*extra == 1)
+                buf = extra[1];
+            else if ((uintptr_t)*extra == 2)
+                bytes = *(const size_t *)extra[1];
+            else
+                return CUE_ERROR_INVALID_VALUE;
+        }
+        if (!buf || bytes < f->param_bytes)
+            return CUE_ERROR_INVALID_VALUE;
+        memcpy(out, buf, f->param_bytes);
+        return CUE_SUCCESS;
+    }
+    for (uint32_t n = 0; n < f->nparams; n++) {
+        if (!params || !params[n])
+            return CUE_ERROR_INVALID_VALUE;
+        memcpy(out + f->params[n].off, params[n], f->params[n].bytes);
+    }
+    return CUE_SUCCESS;
+}
+
+static cu_result read_attributes(const struct cu_config *c, struct emu_launch *l,
+                                 struct cu_kernel *k, bool *coop) {
+    for (unsigned n = 0; n < c->nattrs; n++) {
+        const struct cu_attribute *a = &c->attrs[n];
+        if (a->id == CU_LAUNCH_CLUSTER) {
+            l->cluster[0] = a->value.cluster.x;
+            l->cluster[1] = a->value.cluster.y;
+            l->cluster[2] = a->value.cluster.z;
+        } else if (a->id == CU_LAUNCH_PDL) {
+            l->pdl = a->value.on != 0;
+        } else if (a->id == CU_LAUNCH_COOPERATIVE) {
+            *coop = a->value.on != 0;
+        } else if (a->id < 0 || a->id > 16) {
+            return CUE_ERROR_INVALID_VALUE;
+        }
+    }
+    uint32_t ctas = l->cluster[0] * l->cluster[1] * l->cluster[2];
+    if (ctas > 8 && !k->non_portable)
+        return CUE_ERROR_INVALID_CLUSTER_SIZE;
+    return CUE_SUCCESS;
+}
+
+static cu_result launch(const struct cu_config *c, struct cu_kernel *k, void **params, void **extra,
+                        bool coop) {
+    cu_result r = cu_ready();
+    if (r)
+        return r;
+    if (!k || !c)
+        return CUE_ERROR_INVALID_HANDLE;
+    unsigned char *packed = calloc(1, k->fn->param_bytes + 16u);
+    struct emu_launch l = {
+        .fn = k->fn, .dyn_smem = c->smem, .params = packed, .param_bytes = k->fn->param_bytes};
+    memcpy(l.grid, c->grid, sizeof l.grid);
+    memcpy(l.block, c->block, sizeof l.block);
+    r = gather(k, params, extra, packed);
+    if (!r)
+        r = read_attributes(c, &l, k, &coop);
+    if (!r && c->smem + k->fn->static_smem > 49152 && (int)c->smem > k->max_dyn) {
+        fprintf(stderr,
+                "emu: %s: %u bytes of dynamic shared memory; set the function's attribute first\n",
+                k->fn->name, c->smem);
+        r = CUE_ERROR_INVALID_VALUE;
+    }
+    uint32_t threads = c->block[0] * c->block[1] * c->block[2];
+    uint32_t per = emu_occupancy(cu_world.emu, k->fn, threads, c->smem);
+    if (!r && coop &&
+        (uint64_t)c->grid[0] * c->grid[1] * c->grid[2] >
+            (uint64_t)per * emu_part(cu_world.emu)->sms)
+        r = CUE_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (!r)
+        r = cu_submit(c->stream, &(struct cu_op){.kind = CUOP_KERNEL, .launch = l});
+    free(packed);
+    return r;
+}
+static cu_result launch_locked(const struct cu_config *c, struct cu_kernel *k, void **params,
+                               void **extra, bool coop) {
+    cu_lock();
+    cu_result r = launch(c, k, params, extra, coop);
+    cu_unlock();
+    return r;
+}
+CU_API cu_result cuLaunchKernel(struct cu_kernel *k, unsigned gx, unsigned gy, unsigned gz,
+                                unsigned bx, unsigned by, unsigned bz, unsigned smem,
+                                struct cu_stream *s, void **params, void **extra) {
+    struct cu_config c = {{gx, gy, gz}, {bx, by, bz}, smem, s, NULL, 0};
+    return launch_locked(&c, k, params, extra, false);
+}
+CU_API cu_result cuLaunchCooperativeKernel(struct cu_kernel *k, unsigned gx, unsigned gy,
+                                           unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                           unsigned smem, struct cu_stream *s, void **params) {
+    struct cu_config c = {{gx, gy, gz}, {bx, by, bz}, smem, s, NULL, 0};
+    return launch_locked(&c, k, params, NULL, true);
+}
+CU_API cu_result cuLaunchKernelEx(const struct cu_config *c, struct cu_kernel *k, void **params,
+                                  void **extra) {
+    return launch_locked(c, k, params, extra, false);
+}
+CU_API cu_result cuLaunchHostFunc(struct cu_stream *s, void (*fn)(void *), void *data) {
+    if (s && s->capture)
+        return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    cu_lock();
+    cu_result r = cu_ready();
+    if (!r)
+        r = cu_drain();
+    cu_unlock();
+    if (!r)
+        fn(data);
+    return r;
+}
+
+/* --- Streams --- */
+
+static bool real(const struct cu_stream *s) {
+    return (uintptr_t)s > 2;
+} /* 0, 1, 2: default streams */
+
+CU_API cu_result cuStreamCreateWithPriority(struct cu_stream **s, unsigned flags, int priority) {
+    if (!s)
+        return CUE_ERROR_INVALID_VALUE;
+    cu_result r = cu_ready();
+    if (r)
+        return r;
+    *s = calloc(1, sizeof **s);
+    if (!*s)
+        return CUE_ERROR_OUT_OF_MEMORY;
+    (*s)->flags = flags;
+    (*s)->priority = priority;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamCreate(struct cu_stream **s, unsigned flags) {
+    return cuStreamCreateWithPriority(s, flags, 0);
+}
+CU_API cu_result cuStreamSynchronize(struct cu_stream *s) {
+    if (real(s) && s->capture)
+        return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    cu_lock();
+    cu_result r = cu_ready();
+    if (!r)
+        r = cu_drain();
+    cu_unlock();
+    return r;
+}
+CU_API cu_result cuStreamQuery(struct cu_stream *s) {
+    return cuStreamSynchronize(s);
+}
+CU_API cu_result cuStreamDestroy_v2(struct cu_stream *s) {
+    if (!real(s))
+        return CUE_ERROR_INVALID_HANDLE;
+    cu_lock();
+    if (cu_world.emu && !cu_world.failed)
+        cu_drain();
+    cu_unlock();
+    free(s);
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamDestroy(struct cu_stream *s) {
+    return cuStreamDestroy_v2(s);
+}
+CU_API cu_result cuStreamGetCtx(struct cu_stream *s, struct cu_context **c) {
+    (void)s;
+    if (!c)
+        return CUE_ERROR_INVALID_VALUE;
+    *c = cu_current();
+    return *c ? CUE_SUCCESS : CUE_ERROR_INVALID_CONTEXT;
+}
+CU_API cu_result cuStreamGetFlags(struct cu_stream *s, unsigned *flags) {
+    *flags = real(s) ? s->flags : 0;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamGetPriority(struct cu_stream *s, int *p) {
+    *p = real(s) ? s->priority : 0;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamGetDevice(struct cu_stream *s, cu_device *d) {
+    (void)s;
+    *d = 0;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamWaitEvent(struct cu_stream *s, struct cu_event *e, unsigned flags) {
+    (void)flags;
+    if (!e)
+        return CUE_ERROR_INVALID_HANDLE;
+    if (e->capture && real(s) && !s->capture)
+        s->capture = e->capture; /* the stream joins the capture */
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamAddCallback(struct cu_stream *s,
+                                     void (*fn)(struct cu_stream *, cu_result, void *), void *data,
+                                     unsigned flags) {
+    (void)flags;
+    cu_result r = cuStreamSynchronize(s);
+    fn(s, r, data);
+    return CUE_SUCCESS;
+}
+
+/* --- Events --- */
+
+CU_API cu_result cuEventCreate(struct cu_event **e, unsigned flags) {
+    (void)flags;
+    cu_result r = cu_ready();
+    if (r || !e)
+        return r ? r : CUE_ERROR_INVALID_VALUE;
+    *e = calloc(1, sizeof **e);
+    return *e ? CUE_SUCCESS : CUE_ERROR_OUT_OF_MEMORY;
+}
+CU_API cu_result cuEventRecord(struct cu_event *e, struct cu_stream *s) {
+    if (!e)
+        return CUE_ERROR_INVALID_HANDLE;
+    if (real(s) && s->capture) {
+        e->capture = s->capture;
+        return CUE_SUCCESS;
+    }
+    e->capture = NULL;
+    cu_lock();
+    cu_result r = cu_ready();
+    if (!r)
+        r = cu_drain();
+    cu_unlock();
+    e->ms = now_ms();
+    e->recorded = true;
+    return r;
+}
+CU_API cu_result cuEventRecordWithFlags(struct cu_event *e, struct cu_stream *s, unsigned flags) {
+    (void)flags;
+    return cuEventRecord(e, s);
+}
+CU_API cu_result cuEventSynchronize(struct cu_event *e) {
+    return e ? cuStreamSynchronize(NULL) : CUE_ERROR_INVALID_HANDLE;
+}
+CU_API cu_result cuEventQuery(struct cu_event *e) {
+    return cuEventSynchronize(e);
+}
+CU_API cu_result cuEventElapsedTime(float *ms, struct cu_event *a, struct cu_event *b) {
+    if (!ms || !a || !b || !a->recorded || !b->recorded)
+        return CUE_ERROR_INVALID_HANDLE;
+    *ms = (float)(b->ms - a->ms);
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuEventElapsedTime_v2(float *ms, struct cu_event *a, struct cu_event *b) {
+    return cuEventElapsedTime(ms, a, b);
+}
+CU_API cu_result cuEventDestroy_v2(struct cu_event *e) {
+    free(e);
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuEventDestroy(struct cu_event *e) {
+    return cuEventDestroy_v2(e);
+}
+
+/* --- Graphs --- */
+
+CU_API cu_result cuGraphCreate(struct cu_graph **g, unsigned flags) {
+    if (!g || flags)
+        return CUE_ERROR_INVALID_VALUE;
+    *g = calloc(1, sizeof **g);
+    return *g ? CUE_SUCCESS : CUE_ERROR_OUT_OF_MEMORY;
+}
+CU_API cu_result cuStreamBeginCapture_v2(struct cu_stream *s, int mode) {
+    (void)mode;
+    if (!real(s))
+        return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the legacy stream cannot be captured */
+    if (s->capture)
+        return CUE_ERROR_INVALID_VALUE;
+    s->origin = true;
+    return cuGraphCreate(&s->capture, 0);
+}
+CU_API cu_result cuStreamBeginCapture(struct cu_stream *s) {
+    return cuStreamBeginCapture_v2(s, 0);
+}
+CU_API cu_result cuStreamEndCapture(struct cu_stream *s, struct cu_graph **g) {
+    if (!real(s) || !s->capture || !g)
+        return CUE_ERROR_INVALID_VALUE;
+    if (!s->origin)
+        return CUE_ERROR_STREAM_CAPTURE_UNMATCHED;
+    *g = s->capture;
+    s->capture = NULL;
+    s->origin = false;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamIsCapturing(struct cu_stream *s, int *state) {
+    if (!state)
+        return CUE_ERROR_INVALID_VALUE;
+    *state = real(s) && s->capture ? 1 : 0;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuStreamGetCaptureInfo_v2(struct cu_stream *s, int *state, uint64_t *id,
+                                           struct cu_graph **g, const void **deps, size_t *ndeps) {
+    bool on = real(s) && s->capture;
+    if (state)
+        *state = on;
+    if (id)
+        *id = on ? (uint64_t)(uintptr_t)s->capture : 0;
+    if (g)
+        *g = on ? s->capture : NULL;
+    if (deps)
+        *deps = NULL;
+    if (ndeps)
+        *ndeps = 0;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
+    (void)mode;
+    return CUE_SUCCESS;
+}
+static void graph_free(struct cu_graph *g) {
+    for (struct cu_op *o = g->first; o;) {
+        struct cu_op *n = o->next;
+        op_free(o);
+        o = n;
+    }
+    free(g);
+}
+CU_API cu_result cuGraphDestroy(struct cu_graph *g) {
+    if (g)
+        graph_free(g);
+    return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+}
+CU_API cu_result cuGraphInstantiateWithFlags(struct cu_graph **exec, struct cu_graph *g,
+                                             unsigned long long flags) {
+    (void)flags;
+    if (!exec || !g)
+        return CUE_ERROR_INVALID_VALUE;
+    cu_result r = cuGraphCreate(exec, 0);
+    for (struct cu_op *o = g->first; o && !r; o = o->next)
+        graph_add(*exec, o);
+    return r;
+}
+CU_API cu_result cuGraphInstantiate(struct cu_graph **exec, struct cu_graph *g,
+                                    unsigned long long flags) {
+    return cuGraphInstantiateWithFlags(exec, g, flags);
+}
+CU_API cu_result cuGraphExecDestroy(struct cu_graph *g) {
+    return cuGraphDestroy(g);
+}
+CU_API cu_result cuGraphUpload(struct cu_graph *g, struct cu_stream *s) {
+    (void)s;
+    return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+}
+CU_API cu_result cuGraphLaunch(struct cu_graph *g, struct cu_stream *s) {
+    if (!g)
+        return CUE_ERROR_INVALID_VALUE;
+    cu_lock();
+    cu_result r = cu_ready();
+    for (struct cu_op *o = g->first; o && !r; o = o->next) {
+        struct cu_op op = *o;
+        if (o == g->first)
+            op.launch.pdl = false; /* no edge from what ran before the graph */
+        r = cu_submit(s, &op);
+    }
+    cu_unlock();
+    return r;
+}
+CU_API cu_result cuGraphExecUpdate_v2(struct cu_graph *exec, struct cu_graph *g, void *info) {
+    (void)info;
+    struct cu_graph *fresh;
+    if (!exec || !g || exec->count != g->count)
+        return 910;
+    cu_result r = cuGraphInstantiateWithFlags(&fresh, g, 0);
+    if (r)
+        return r;
+    struct cu_graph old = *exec;
+    *exec = *fresh;
+    *fresh = old;
+    graph_free(fresh);
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuGraphGetNodes(struct cu_graph *g, void **nodes, size_t *n) {
+    if (!g || !n)
+        return CUE_ERROR_INVALID_VALUE;
+    size_t k = 0;
+    for (struct cu_op *o = g->first; o && nodes && k < *n; o = o->next)
+        nodes[k++] = o;
+    *n = nodes ? k : g->count;
+    return CUE_SUCCESS;
+}
+CU_API cu_result cuGraphNodeGetType(struct cu_op *node, int *type) {
+    if (!node || !type)
+        return CUE_ERROR_INVALID_VALUE;
+    *type = node->kind == CUOP_KERNEL ? 0 : node->kind == CUOP_COPY ? 1 : 2;
+    return CUE_SUCCESS;
+}

@@ -1,0 +1,295 @@
+/* op_cvt.c: conversion (PTX ISA, cvt, cvt.pack).  Integer to integer has its own loops; everything
+ * with a floating side goes through num.h, one rounding each.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lanes.h"
+#include "num.h"
+#include <math.h>
+
+enum { CV_SAT = NUM_SAT, CV_FTZ = NUM_FTZ };
+
+static u64 load_lane(const void *p, u32 l, u32 bytes) {
+    return bytes == 8 ? ((const u64 *)p)[l] : ((const u32 *)p)[l];
+}
+static void store_lane(void *p, u32 l, u32 bytes, u64 v) {
+    if (bytes == 8)
+        ((u64 *)p)[l] = v;
+    else
+        ((u32 *)p)[l] = (u32)v;
+}
+
+/* size: source lane bytes, n: destination lane bytes, space: source type, sem: destination type,
+ * imm: rounding, c unused */
+static u64 cut(u64 v, enum type t) {
+    switch (t) {
+    case T_U8:
+    case T_B8:
+        return (u8)v;
+    case T_S8:
+        return (u64)(s64)(s8)v;
+    case T_U16:
+    case T_B16:
+        return (u16)v;
+    case T_S16:
+        return (u64)(s64)(s16)v;
+    case T_U32:
+    case T_B32:
+        return (u32)v;
+    case T_S32:
+        return (u64)(s64)(s32)v;
+    default:
+        return v;
+    }
+}
+static bool is_signed(enum type t) {
+    return t == T_S8 || t == T_S16 || t == T_S32 || t == T_S64;
+}
+
+static u64 saturate(u64 v, bool from_signed, enum type t) {
+    int bits = type_bytes(t) * 8;
+    bool neg = from_signed && (s64)v < 0;
+    if (is_signed(t)) {
+        s64 hi = (s64)(~0ull >> (65 - bits)), lo = -hi - 1;
+        if (neg)
+            return (u64)((s64)v < lo ? lo : (s64)v);
+        return v > (u64)hi ? (u64)hi : v;
+    }
+    u64 hi = ~0ull >> (64 - bits);
+    return neg ? 0 : v > hi ? hi : v;
+}
+
+static int cvt_int(struct warp *w, const struct insn *i, u32 m) {
+    void *pd = reg_at(w, i->d);
+    const void *pa = reg_at(w, i->a);
+    enum type td = i->sem, ts = i->space;
+    FOR_LANES(l, m) {
+        u64 v = cut(load_lane(pa, l, i->size), ts);
+        if (i->flags & CV_SAT)
+            v = saturate(v, is_signed(ts), td);
+        v = cut(v, td);
+        if (type_bytes(td) < 4 && i->n == 4)
+            v = is_signed(td) ? v : v & ((1ull << 8 * type_bytes(td)) - 1);
+        store_lane(pd, l, i->n, type_bytes(td) == 2 && i->n == 4 ? (u16)v : v);
+    }
+    return NEXT;
+}
+DEF1(cvt_copy32, u32, u32, u32, a)
+DEF1(cvt_low16, u32, u32, u16, a)
+#define CHANGE(name, LD, LS, expr)                                                                 \
+    static int name(struct warp *w, const struct insn *i, u32 m) {                                 \
+        LD *pd = reg_at(w, i->d);                                                                  \
+        const LS *pa = reg_at(w, i->a);                                                            \
+        EACH_LANE(m, { pd[l] = (expr); });                                                         \
+        return NEXT;                                                                               \
+    }
+CHANGE(cvt_s64_s32, u64, u32, (u64)(s64)(s32)pa[l])
+CHANGE(cvt_u64_u32, u64, u32, pa[l])
+CHANGE(cvt_u32_u64, u32, u64, (u32)pa[l])
+CHANGE(cvt_f32_bf16, u32, u32, pa[l] << 16)
+
+static enum num_fmt fmt_of(enum type t) {
+    switch (t) {
+    case T_F16:
+    case T_F16X2:
+        return NUM_F16;
+    case T_BF16:
+    case T_BF16X2:
+        return NUM_BF16;
+    case T_TF32:
+        return NUM_TF32;
+    case T_E4M3X2:
+        return NUM_E4M3;
+    case T_E5M2X2:
+        return NUM_E5M2;
+    case T_UE8M0X2:
+        return NUM_UE8M0;
+    case T_F32:
+        return NUM_F32;
+    default:
+        return NUM_FMTS;
+    }
+}
+
+static double load_float(u64 v, enum type t, bool ftz) {
+    switch (t) {
+    case T_F64:
+        return num_double(v);
+    case T_F32:
+        return (double)(ftz ? num_flush(num_float((u32)v)) : num_float((u32)v));
+    default:
+        return (double)num_to_f32(fmt_of(t), (u32)v & 0xffff);
+    }
+}
+
+/* A scalar with a floating side. */
+static int cvt_any(struct warp *w, const struct insn *i, u32 m) {
+    void *pd = reg_at(w, i->d);
+    const void *pa = reg_at(w, i->a);
+    enum type td = i->sem, ts = i->space;
+    enum num_round r = (enum num_round)(i->imm & 7);
+    bool integral = i->imm & 8, f_src = fmt_of(ts) != NUM_FMTS || ts == T_F64,
+         f_dst = fmt_of(td) != NUM_FMTS || td == T_F64;
+    FOR_LANES(l, m) {
+        u64 v = load_lane(pa, l, i->size), out;
+        if (!f_dst) {
+            double x = load_float(v, ts, i->flags & CV_FTZ);
+            out = num_to_int(x, r, is_signed(td), type_bytes(td) * 8, ts == T_F64);
+            out = type_bytes(td) == 2 ? (u16)out : out;
+        } else if (!f_src) {
+            u64 x = cut(v, ts);
+            out = td == T_F64   ? num_bits64(num_int_f64(x, is_signed(ts), r))
+                  : td == T_F32 ? num_bits32(num_int_f32(x, is_signed(ts), r))
+                                : num_int_code(fmt_of(td), x, is_signed(ts), r);
+            if ((i->flags & CV_SAT) && td == T_F32)
+                out = num_bits32(num_add(num_float((u32)out), 0.0f, NUM_RN, NUM_SAT));
+        } else {
+            double x = load_float(v, ts, i->flags & CV_FTZ);
+            if (integral)
+                x = num_round_integral(x, r);
+            if (td == T_F64) {
+                if (i->flags & CV_SAT)
+                    x = x > 1 ? 1 : x >= 0 ? x : 0;
+                out = num_bits64(ts == T_F64 ? x : num_canon64(x));
+            } else {
+                out = num_from_f64(fmt_of(td), x, r, i->flags);
+            }
+        }
+        store_lane(pd, l, i->n, out);
+    }
+    return NEXT;
+}
+
+/* Two values in a register.  Two f32 sources: a is the upper half. */
+static int cvt_pack(struct warp *w, const struct insn *i, u32 m) {
+    u32 *pd = reg_at(w, i->d);
+    const float *pa = reg_at(w, i->a), *pb = reg_at(w, i->b);
+    const u32 *rnd = i->c == REF_NONE ? NULL : reg_at(w, i->c);
+    enum num_fmt f = fmt_of(i->sem);
+    int bits = num_storage_bits(f);
+    enum num_round r = (enum num_round)i->imm;
+    if (f == NUM_BF16 && r == NUM_RN && !i->flags && !rnd) {
+        FOR_LANES(l, m) pd[l] = num_f32_bf16(pa[l]) << 16 | num_f32_bf16(pb[l]);
+        return NEXT;
+    }
+    FOR_LANES(l, m) {
+        u32 hi, lo;
+        if (rnd) {
+            hi = num_from_f64_rs(f, (double)pa[l], rnd[l] & 0xffff0000u, i->flags);
+            lo = num_from_f64_rs(f, (double)pb[l], rnd[l] << 16, i->flags);
+        } else {
+            hi = num_from_f64(f, (double)pa[l], r, i->flags);
+            lo = num_from_f64(f, (double)pb[l], r, i->flags);
+        }
+        pd[l] = hi << bits | lo;
+    }
+    return NEXT;
+}
+static int cvt_repack(struct warp *w, const struct insn *i, u32 m) {
+    u32 *pd = reg_at(w, i->d);
+    const u32 *pa = reg_at(w, i->a);
+    enum num_fmt fd = fmt_of(i->sem), fs = fmt_of(i->space);
+    int bd = num_storage_bits(fd), bs = num_storage_bits(fs);
+    u32 mask = (u32)((1ull << bs) - 1);
+    FOR_LANES(l, m) {
+        double lo = num_to_f64(fs, pa[l] & mask), hi = num_to_f64(fs, pa[l] >> bs & mask);
+        enum num_round r = (enum num_round)i->imm;
+        pd[l] = num_from_f64(fd, hi, r, i->flags) << bd | num_from_f64(fd, lo, r, i->flags);
+    }
+    return NEXT;
+}
+
+/* --- Decoders --- */
+
+static bool is_int_type(enum type t) {
+    return t >= T_B8 && t <= T_S64;
+}
+
+static int rounding(struct dec *d) {
+    static const char *const names[] = {"rn",  "rz",  "rm",  "rp",  "rna",
+                                        "rni", "rzi", "rmi", "rpi", NULL};
+    int k = dec_one_of(d, names);
+    return k < 0 ? NUM_RN : k < 5 ? k : 8 + k - 5;
+}
+
+static void fast_int(struct insn *in, enum type td, enum type ts) {
+    in->fn = cvt_int;
+    if (in->flags & CV_SAT)
+        return;
+    int bd = type_bytes(td), bs = type_bytes(ts);
+    if (in->size == 4 && in->n == 4 && bd == 4 && bs == 4)
+        in->fn = cvt_copy32;
+    else if (in->size == 4 && in->n == 4 && bd == 2 && bs >= 2 && (bs == 4 || !is_signed(ts)))
+        in->fn = cvt_low16;
+    else if (in->size == 4 && in->n == 4 && bd == 4 && bs == 2 && !is_signed(ts))
+        in->fn = cvt_low16;
+    else if (in->n == 8 && in->size == 4 && bd == 8 && bs == 4)
+        in->fn = ts == T_S32 ? cvt_s64_s32 : cvt_u64_u32;
+    else if (in->n == 4 && in->size == 8 && bd == 4 && bs == 8)
+        in->fn = cvt_u32_u64;
+}
+
+static void dec_cvt_scalar(struct dec *d, enum type td, enum type ts) {
+    struct insn *in = d->in;
+    u32 ld = 0, ls = 0;
+    dec_nops(d, 2, 2);
+    in->d = d->op[0].kind == OP_SINK ? dec_dst(d, &d->op[0], td) : dec_any(d, &d->op[0], true, &ld);
+    if (d->op[1].kind == OP_REG) {
+        in->a = dec_any(d, &d->op[1], false, &ls);
+    } else {
+        in->a = dec_src(d, &d->op[1], ts);
+        ls = type_bytes(ts) == 8 ? 8 : 4;
+    }
+    ld = ld ? ld : type_bytes(td) == 8 ? 8 : 4;
+    if ((int)ld < type_bytes(td) || (int)ls < type_bytes(ts))
+        dec_fail(d, "a register is narrower than its type");
+    in->size = (u8)ls;
+    in->n = (u8)ld;
+    in->space = (u8)ts;
+    in->sem = (u8)td;
+    in->imm = rounding(d);
+    in->flags = (dec_has(d, "sat") ? CV_SAT : 0u) | (dec_has(d, "ftz") ? CV_FTZ : 0u) |
+                (dec_has(d, "relu") ? NUM_RELU : 0u) |
+                (dec_has(d, "satfinite") ? NUM_SATFINITE : 0u);
+    if (is_int_type(td) && is_int_type(ts)) {
+        fast_int(in, td, ts);
+        return;
+    }
+    in->fn = cvt_any;
+    if (td == T_F32 && ts == T_BF16 && !in->flags)
+        in->fn = cvt_f32_bf16;
+    if (is_int_type(td)) /* rounding to an integer is named rni and so on */
+        in->imm &= 7;
+}
+
+static bool is_pair(enum type t) {
+    return t == T_F16X2 || t == T_BF16X2 || t == T_E4M3X2 || t == T_E5M2X2 || t == T_UE8M0X2;
+}
+
+void dec_cvt(struct dec *d) {
+    enum type td = dec_type(d, 0), ts = dec_type(d, 1);
+    struct insn *in = d->in;
+    if (td == T_NONE || ts == T_NONE)
+        dec_fail(d, "two types are due");
+    if (!is_pair(td) && !is_pair(ts)) {
+        dec_cvt_scalar(d, td, ts);
+        return;
+    }
+    in->sem = (u8)td;
+    in->space = (u8)ts;
+    in->imm = rounding(d);
+    in->flags =
+        (dec_has(d, "relu") ? NUM_RELU : 0u) | (dec_has(d, "satfinite") ? NUM_SATFINITE : 0u);
+    in->d = dec_dst(d, &d->op[0], td);
+    in->a = dec_src(d, &d->op[1], ts);
+    if (ts != T_F32) {
+        dec_nops(d, 2, 2);
+        in->fn = is_pair(ts) ? cvt_repack : NULL;
+        return;
+    }
+    dec_nops(d, 3, 4);
+    in->b = dec_src(d, &d->op[2], ts);
+    if (d->nops == 4)
+        in->c = dec_src(d, &d->op[3], T_B32);
+    if (dec_has(d, "rs") != (d->nops == 4))
+        dec_fail(d, ".rs takes random bits as its last operand");
+    in->fn = cvt_pack;
+}
