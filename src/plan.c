@@ -119,8 +119,6 @@ static bool row_fits(const struct kernel_row *row, const struct gqa_problem *p, 
                   gqa_type_name(p->kv_type));
     if (row->head_dim < widest)
         return no(why, size, "it holds heads up to %d wide, not %d", row->head_dim, widest);
-    if (row->arch == KERNEL_sm100 && row->head_dim != widest)
-        return no(why, size, "it wants heads exactly %d wide", row->head_dim);
     return true;
 }
 

@@ -46,17 +46,18 @@ enum {
 /* Numbers of gqa_scales. */
 enum { GQA_ARG_SCALE_NONE = 0, GQA_ARG_SCALE_TENSOR, GQA_ARG_SCALE_HEAD, GQA_ARG_SCALE_BATCH_HEAD };
 
-/* An opaque CUtensorMap; only kernels that load through tensor maps (sm100) get them. */
+/* An opaque CUtensorMap; only kernels that load through tensor maps (sm100) get them. The copy
+ * engine wants 64-byte alignment, in parameters too. */
 struct gqa_tensor_map {
     uint64_t opaque[16];
-};
+} __attribute__((aligned(64)));
 
 struct gqa_arg_strides {
     int64_t batch, token, head; /* elements; batch is the page's stride for paged K and V */
 };
 
 struct gqa_args {
-    struct gqa_tensor_map k_map, v_map; /* offset 0 and 128: must stay 64-byte aligned */
+    struct gqa_tensor_map k_map, v_map;
 
     const void *q, *k, *v;
     void *o;

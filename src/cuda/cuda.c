@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "driver.h"
 #include "kernels.h"
+#include "maps.h"
 #include "plan.h"
 #include "problem.h"
 #include "status.h"
@@ -517,6 +518,11 @@ static gqa_status cuda_decode(const gqa_plan *plan, const struct gqa_tensors *t,
     fill_tensors(&a, &plan->problem, t);
     fill_problem(&a, &plan->problem);
     fill_schedule(&a, plan, workspace);
+    const struct kernel_row *row = &kernel_rows[plan->choice.kernel];
+    if (row->arch == KERNEL_sm100)
+        status = maps_fill(&d->driver, &plan->problem, row, &a, err);
+    if (status)
+        return status;
     status = context_enter(d, stream, &pushed, err);
     if (status)
         return status;

@@ -35,6 +35,7 @@ enum {
     CU_TENSOR_F16 = 6,
     CU_TENSOR_BF16 = 9,
     CU_SWIZZLE_NONE = 0,
+    CU_SWIZZLE_64 = 2,
     CU_SWIZZLE_128 = 3,
     CU_PROMOTE_256 = 3,
 };

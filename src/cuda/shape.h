@@ -20,4 +20,16 @@
 #define GQA_SMEM_sm80(bytes, d, g)                                                                 \
     (GQA_MERGE_BYTES(GQA_WARPS_sm80(bytes, d, g), d, g) + GQA_Q_BYTES(d, g))
 
+/* decode_sm100.cu: one CTA an SM takes all shared memory that a CTA may have. */
+#define GQA_WARPS_sm100(bytes, d, g) 10
+#define GQA_SMEM_sm100(bytes, d, g)  232448
+
+/* Blackwell's tiles in shared memory: bytes of a row in one swizzled slab; rows of the second
+ * product; tokens of K and of V in a stage. Boxes of the tensor maps hold at most so many. */
+#define GQA_SM100_SPAN(bytes, d) ((d) * (bytes) < 128 ? (d) * (bytes) : 128)
+#define GQA_SM100_V_ROWS(d)      ((d) < 128 ? (d) : 128)
+#define GQA_SM100_K_TOKENS       128
+#define GQA_SM100_V_TOKENS(bytes, d)                                                               \
+    (GQA_SM100_K_TOKENS * GQA_SM100_SPAN(bytes, d) / (bytes) / GQA_SM100_V_ROWS(d))
+
 #endif

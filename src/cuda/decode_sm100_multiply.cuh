@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Role: one warp issues both products, in ring order. The order is total, so there is nothing to
+ * hand over between two issuers, and no cursor skips stages that it does not own. Lane 0 issues
+ * and commits; the other lanes keep it company for the scrub. */
+#ifndef GQA_DECODE_SM100_MULTIPLY_CUH
+#define GQA_DECODE_SM100_MULTIPLY_CUH
+
+#include "decode_sm100.cuh"
+
+/* S^T[slot] = K Q^T for one stage: CHUNK elements of the contraction. Lane 0. */
+DEV void score_stage(const struct cta *c, uint32_t s_tmem, int kv_slot, int q_slot, int chunk) {
+    const uint64_t k = descriptor(smem_addr(c->smem->kv[kv_slot]), 16, 8 * SPAN, SPAN_SWIZZLE);
+    const uint64_t q = descriptor(smem_addr(c->smem->side.q[q_slot]) + chunk * N * SPAN, 16,
+                                  8 * SPAN, SPAN_SWIZZLE);
+#pragma unroll
+    for (int i = 0; i < SPAN / K_STEP_BYTES; i++)
+        mma(s_tmem, k + i * (K_STEP_BYTES / 16), q + i * (K_STEP_BYTES / 16), IDESC_SCORE,
+            chunk > 0 || i > 0);
+}
+
+/* Scores of one tile. */
+DEV void score(const struct cta *c, struct pipe *kv, struct pipe *q, struct pipe *s,
+               const struct tiles *t) {
+    const bool last = t->tile == t->w.tiles - 1;
+    if (t->tile == 0)
+        pipe_wait(q);
+    pipe_acquire(s);
+    tcgen05_fence_after_thread_sync();
+    for (int chunk = 0; chunk < K_STAGES; chunk++, pipe_next(kv)) {
+        pipe_wait(kv);
+        if (c->lane == 0) {
+            score_stage(c, c->tmem + S_COLUMN + s->slot * N, kv->slot, q->slot, chunk);
+            tcgen05_commit(pipe_empty(kv));
+        }
+        __syncwarp();
+    }
+    if (c->lane == 0) {
+        tcgen05_commit(pipe_full(s));
+        if (last)
+            tcgen05_commit(pipe_empty(q));
+    }
+    __syncwarp();
+    pipe_next(s);
+    if (last)
+        pipe_next(q);
+}
+
+/* Rows of a tile that the part covers: [lo, hi). */
+struct cover {
+    int lo, hi;
+};
+
+DEV struct cover cover_of(const struct tiles *t) {
+    const struct cover x = {max_int(0, t->w.p.begin - tile_token(t)),
+                            min_int(TILE, t->w.p.end - tile_token(t))};
+    return x;
+}
+
+DEV void zero_rows(uint32_t stage, int from, int to, int lane) {
+    enum { PIECES = SPAN / 16 };
+    for (int i = lane; i < (to - from) * PIECES * V_SLABS; i += 32) {
+        const int slab = i % V_SLABS, at = i / V_SLABS;
+        st_shared_v4(stage + slab * SLAB_BYTES + from * SPAN + at * 16, 0, 0, 0, 0);
+    }
+}
+
+/* V rows that share an MMA with covered rows but are not covered may hold NaN, and 0 * NaN is NaN:
+ * make them zeros. Rows count from `token` of the tile. All 32 lanes. */
+DEV void scrub(const struct cta *c, int kv_slot, const struct cover *x, int token) {
+    const uint32_t stage = smem_addr(c->smem->kv[kv_slot]);
+    const int lo = x->lo - token, hi = x->hi - token;
+    if (lo > 0 && lo < V_TOKENS)
+        zero_rows(stage, lo / STEP * STEP, lo, c->lane);
+    if (hi > 0 && hi < V_TOKENS)
+        zero_rows(stage, hi, (hi + STEP - 1) / STEP * STEP, c->lane);
+    fence_proxy_async();
+    __syncwarp();
+}
+
+/* O^T[block] += V^T P^T for one stage; steps outside the cover are left out. Lane 0. */
+DEV void weigh_stage(const struct cta *c, uint32_t o_tmem, int kv_slot, int p_slot, int token,
+                     const struct cover *x, bool first) {
+    const uint64_t v =
+        descriptor(smem_addr(c->smem->kv[kv_slot]), SLAB_BYTES, 8 * SPAN, SPAN_SWIZZLE);
+    const uint64_t p = descriptor(smem_addr(c->smem->side.p[p_slot]) + token * P_ROW, 8 * P_ROW,
+                                  P_SWIZZLE ? 8 * P_ROW : 0, P_SWIZZLE);
+    const int from = x->lo / STEP, to = (x->hi + STEP - 1) / STEP;
+#pragma unroll
+    for (int i = 0; i < V_TOKENS / STEP; i++) {
+        const int step = token / STEP + i;
+        if (step >= from && step < to)
+            mma(o_tmem, v + i * (STEP * SPAN / 16), p + i * (STEP * P_ROW / 16), IDESC_WEIGH,
+                !first || step > from);
+    }
+}
+
+/* One tile's weighted sum. */
+DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, struct pipe *o,
+               const struct tiles *t) {
+    const bool first = t->tile == 0, last = t->tile == t->w.tiles - 1;
+    const struct cover x = cover_of(t);
+    const bool ragged = x.lo % STEP || x.hi % STEP;
+    if (first)
+        pipe_acquire(o);
+    pipe_wait(p);
+    tcgen05_fence_after_thread_sync();
+    for (int token = 0; token < TILE; token += V_TOKENS)
+        for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
+            pipe_wait(kv);
+            if (ragged)
+                scrub(c, kv->slot, &x, token);
+            if (c->lane == 0) {
+                weigh_stage(c, c->tmem + O_COLUMN + (o->slot * V_BLOCKS + block) * N, kv->slot,
+                            p->slot, token, &x, first);
+                tcgen05_commit(pipe_empty(kv));
+            }
+            __syncwarp();
+        }
+    if (c->lane == 0) {
+        tcgen05_commit(pipe_empty(p));
+        if (last)
+            tcgen05_commit(pipe_full(o));
+    }
+    __syncwarp();
+    pipe_next(p);
+    if (last)
+        pipe_next(o);
+}
+
+DEV void multiply(const struct cta *c) {
+    const struct side *x = &c->smem->side;
+    struct pipe kv = pipe_consumer(c->smem->kv_full, c->smem->kv_empty, RING);
+    struct pipe q = pipe_consumer(x->q_full, x->q_empty, Q_STAGES);
+    struct pipe s = pipe_producer(x->s_full, x->s_empty, S_STAGES);
+    struct pipe p = pipe_consumer(x->p_full, x->p_empty, P_STAGES);
+    struct pipe o = pipe_producer(x->o_full, x->o_empty, O_STAGES);
+    struct tiles k = c->tiles, v = k;
+    for (int i = 0; v.w.live; i++) {
+        if (k.w.live) {
+            score(c, &kv, &q, &s, &k);
+            tiles_next(c->args, &k);
+        }
+        if (i >= LOOKAHEAD) {
+            weigh(c, &kv, &p, &o, &v);
+            tiles_next(c->args, &v);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Role: a warpgroup turns scores into weights. Thread t holds the scores of token t of the tile
+ * for all rows. The row maxima are common to the warpgroup, because all its tokens are summed into
+ * one accumulator, but they need not be exact: a weight may reach 2^8. So a tile costs one barrier
+ * with a vote ("does any score exceed its maximum by too much?"), nearly always "no"; only after a
+ * "yes" are maxima exchanged and O rescaled, here, between two weighted sums. */
+#ifndef GQA_DECODE_SM100_SOFTMAX_CUH
+#define GQA_DECODE_SM100_SOFTMAX_CUH
+
+#include "decode_sm100.cuh"
+
+enum { SOFTMAX_THREADS = 128, BAR_VOTE = 1, BAR_TOP = 2 };
+
+/* A thread's softmax of one part. */
+struct softmax {
+    float factor;             /* scores -> log2 units, or, if capped, to the cap's argument */
+    float cap;                /* log2 units, 0: off */
+    float sum[ROWS];          /* of this thread's weights */
+    int full_begin, full_end; /* tokens that every row sees */
+};
+
+/* --- Scores --- */
+
+DEV float k_scale_of(const struct gqa_args *a, const struct unit *u) {
+    if (a->k_scales == GQA_ARG_SCALE_TENSOR)
+        return a->k_scale[0];
+    if (a->k_scales == GQA_ARG_SCALE_HEAD)
+        return a->k_scale[u->kv_head];
+    if (a->k_scales == GQA_ARG_SCALE_BATCH_HEAD)
+        return a->k_scale[(int64_t)u->sequence * a->kv_heads + u->kv_head];
+    return 1.0f;
+}
+
+DEV void softmax_begin(const struct cta *c, struct softmax *x, const struct work *w,
+                       const struct query_facts *facts) {
+    const struct gqa_args *a = c->args;
+    const float k_scale = k_scale_of(a, &w->u);
+    x->factor = (a->softcap > 0 ? a->scale / a->softcap * (2 * LOG2E) : a->scale_log2) * k_scale;
+    x->cap = a->softcap * LOG2E;
+    x->full_begin = 0;
+    x->full_end = w->p.end;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        x->sum[r] = 0;
+        x->full_begin = max_int(x->full_begin, facts->begin[r]);
+        x->full_end = min_int(x->full_end, facts->end[r]);
+    }
+}
+
+/* The thread's scores of the tile, in log2 units; the slot is free again. */
+DEV void scores_take(const struct cta *c, const struct softmax *x, const struct pipe *s,
+                     const struct query_facts *facts, float y[ROWS]) {
+    float raw[N];
+    pipe_wait(s);
+    tcgen05_fence_after_thread_sync();
+    tmem_load(raw, c->tmem + (c->warp % 4 << 21) + S_COLUMN + s->slot * N);
+    tcgen05_fence_before_thread_sync();
+    __syncwarp();
+    if (c->lane == 0)
+        pipe_release(s);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        y[r] = KV_IS_FP8 ? (raw[r] + raw[(ROWS + r) % N]) * (x->factor * facts->scale[r])
+                         : raw[r] * x->factor;
+    if (x->cap > 0) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) /* cap * tanh(z) where y = 2 log2(e) z */
+            y[r] = x->cap * (1.0f - 2.0f * rcp_approx_ftz(1.0f + ex2_approx_ftz(y[r])));
+    }
+}
+
+/* Replace scores of tokens that a row does not see. */
+DEV void scores_mask(float y[ROWS], const struct query_facts *facts, int token) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        y[r] = token >= facts->begin[r] && token < facts->end[r] ? y[r] : -INFINITY;
+}
+
+/* --- Raising maxima --- */
+
+/* New reference maxima, and what everything relative to the old ones is multiplied by. */
+DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
+    struct side *side = &c->smem->side;
+    float mine = NEG_LARGE;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const float m = redux_sync_max(y[r]);
+        mine = c->lane == r ? m : mine;
+    }
+    if (c->lane < ROWS)
+        side->top[c->warp % 4][c->lane] = mine;
+    bar_sync(BAR_TOP, SOFTMAX_THREADS);
+    if (c->warp % 4 == 0 && c->lane < ROWS) {
+        const int r = c->lane;
+        const float old = first ? NEG_LARGE : side->max[r];
+        const float top =
+            fmaxf(fmaxf(side->top[0][r], side->top[1][r]), fmaxf(side->top[2][r], side->top[3][r]));
+        const float max = fmaxf(old, top - MAX_BIAS);
+        side->max[r] = max;
+        side->rescale[r] = ex2_approx_ftz(old - max);
+    }
+    bar_sync(BAR_TOP, SOFTMAX_THREADS);
+}
+
+/* O *= rescale, row by row. The weighted sum of the tile before has to be complete: its weights'
+ * slot is empty again. */
+DEV void rescale_output(const struct cta *c, const struct pipe *before, int o_slot) {
+    mbarrier_wait(pipe_empty(before), before->parity ^ 1);
+    tcgen05_fence_after_thread_sync();
+    for (int block = 0; block < V_BLOCKS; block++) {
+        const uint32_t at =
+            c->tmem + (c->warp % 4 << 21) + O_COLUMN + (o_slot * V_BLOCKS + block) * N;
+        float o[N];
+        tmem_load(o, at);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            o[i] *= c->smem->side.rescale[i % ROWS];
+        tmem_store(at, o);
+    }
+    tcgen05_fence_before_thread_sync();
+}
+
+DEV void raise_maxima(const struct cta *c, struct softmax *x, const float y[ROWS],
+                      const struct pipe *before, int o_slot, bool first) {
+    exchange_tops(c, y, first);
+    if (first)
+        return;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        x->sum[r] *= c->smem->side.rescale[r];
+    rescale_output(c, before, o_slot);
+}
+
+DEV bool exceeds(const float y[ROWS], const float max[ROWS]) {
+    float most = y[0] - max[0];
+#pragma unroll
+    for (int r = 1; r < ROWS; r++)
+        most = fmaxf(most, y[r] - max[r]);
+    return most > MAX_LIMIT;
+}
+
+/* --- Weights --- */
+
+DEV uint32_t pack_weights(float low, float high) {
+    return KV_IS_BF16 ? cvt_rn_bf16x2_f32(low, high) : cvt_rn_f16x2_f32(low, high);
+}
+
+/* Four weights as e4m3, and what that leaves, as e4m3 again. */
+DEV void split_weights(const float y[4], uint32_t *high, uint32_t *low) {
+    uint32_t h[2], l[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        h[i] = cvt_rn_e4m3x2_f32(y[2 * i], y[2 * i + 1]);
+        const uint32_t back = cvt_rn_f16x2_e4m3x2(h[i]);
+        l[i] = cvt_rn_e4m3x2_f32(y[2 * i] - cvt_f32_f16((uint16_t)back),
+                                 y[2 * i + 1] - cvt_f32_f16((uint16_t)(back >> 16)));
+    }
+    *high = h[0] | h[1] << 16;
+    *low = l[0] | l[1] << 16;
+}
+
+/* The thread's row of P: P_ROW bytes, rounded (FP8: in two parts, columns r and ROWS + r). */
+DEV void weights_put(uint32_t p_smem, int token, const float y[ROWS]) {
+    uint32_t w[P_ROW / 4];
+    if (KV_IS_FP8) {
+#pragma unroll
+        for (int i = 0; i < ROWS / 4; i++)
+            split_weights(y + 4 * i, &w[i], &w[ROWS / 4 + i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < P_ROW / 4; i++)
+            w[i] = pack_weights(y[2 * i % ROWS], y[(2 * i + 1) % ROWS]);
+    }
+#pragma unroll
+    for (int i = 0; i < P_ROW / 4; i += 4)
+        st_shared_v4(swizzled(p_smem + token * P_ROW + 4 * i, P_SWIZZLE), __uint_as_float(w[i]),
+                     __uint_as_float(w[i + 1]), __uint_as_float(w[i + 2]),
+                     __uint_as_float(w[i + 3]));
+}
+
+/* Scores -> weights in the slot; the sums join after the weights are on their way. */
+DEV void weights_publish(const struct cta *c, struct softmax *x, const struct pipe *p,
+                         float y[ROWS]) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        y[r] = ex2_approx_ftz(y[r] - c->smem->side.max[r]);
+    pipe_acquire(p);
+    weights_put(smem_addr(c->smem->side.p[p->slot]), threadIdx.x % SOFTMAX_THREADS, y);
+    fence_proxy_async();
+    __syncwarp();
+    if (c->lane == 0)
+        pipe_commit(p);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        x->sum[r] += y[r];
+}
+
+/* --- A part's statistics --- */
+
+/* Sum x[] over the warp; lane l ends with row l / (32 / ROWS). Each step halves the rows that a
+ * lane keeps, so ROWS rows cost about ROWS shuffles. All 32 lanes. */
+DEV float warp_row_sum(float x[ROWS], int lane) {
+    enum { HALVINGS = ROWS == 8 ? 3 : ROWS == 16 ? 4 : 5 };
+#pragma unroll
+    for (int k = 0; k < HALVINGS; k++) {
+        const int rows = ROWS >> (k + 1), step = 16 >> k;
+        const bool upper = lane & step;
+#pragma unroll
+        for (int i = 0; i < ROWS / 2; i++) {
+            if (i < rows) {
+                const float give = upper ? x[i] : x[i + rows], keep = upper ? x[i + rows] : x[i];
+                x[i] = keep + __shfl_xor_sync(0xffffffffu, give, step);
+            }
+        }
+    }
+#pragma unroll
+    for (int k = HALVINGS; k < 5; k++)
+        x[0] += __shfl_xor_sync(0xffffffffu, x[0], 16 >> k);
+    return x[0];
+}
+
+DEV void stats_put(const struct cta *c, struct softmax *x, const struct pipe *stat) {
+    enum { LANES_PER_ROW = 32 / ROWS };
+    struct stats *to = &c->smem->side.stats[stat->slot];
+    const float sum = warp_row_sum(x->sum, c->lane);
+    pipe_acquire(stat);
+    if (c->lane % LANES_PER_ROW == 0)
+        to->sum[c->warp % 4][c->lane / LANES_PER_ROW] = sum;
+    if (c->warp % 4 == 0 && c->lane < ROWS)
+        to->max[c->lane] = c->smem->side.max[c->lane];
+    __syncwarp();
+    if (c->lane == 0)
+        pipe_commit(stat);
+}
+
+/* --- The role --- */
+
+DEV void softmax_tile(const struct cta *c, struct softmax *x, const struct pipe *s,
+                      const struct pipe *p, const struct pipe *before, int o_slot,
+                      const struct query_facts *facts, const struct tiles *t) {
+    const int token = tile_token(t);
+    float y[ROWS];
+    scores_take(c, x, s, facts, y);
+    if (token < x->full_begin || token + TILE > x->full_end)
+        scores_mask(y, facts, token + threadIdx.x % SOFTMAX_THREADS);
+    const bool first = t->tile == 0;
+    if (bar_red_or(BAR_VOTE, SOFTMAX_THREADS, first || exceeds(y, c->smem->side.max)))
+        raise_maxima(c, x, y, before, o_slot, first);
+    weights_publish(c, x, p, y);
+}
+
+DEV void softmax(const struct cta *c) {
+    const struct side *side = &c->smem->side;
+    struct pipe s = pipe_consumer(side->s_full, side->s_empty, S_STAGES);
+    struct pipe q = pipe_consumer(side->q_full, side->q_empty, Q_STAGES);
+    struct pipe p = pipe_producer(side->p_full, side->p_empty, P_STAGES), before = p;
+    struct pipe stat = pipe_producer(side->stat_full, side->stat_empty, STAT_STAGES);
+    struct softmax x;
+    int o_slot = 0;
+    struct tiles t = c->tiles;
+    while (t.w.live) {
+        const bool last = t.tile == t.w.tiles - 1;
+        if (t.tile == 0) {
+            pipe_wait(&q);
+            softmax_begin(c, &x, &t.w, &side->facts[q.slot]);
+        }
+        softmax_tile(c, &x, &s, &p, &before, o_slot, &side->facts[q.slot], &t);
+        if (last) {
+            if (c->lane == 0)
+                pipe_release(&q);
+            stats_put(c, &x, &stat);
+            pipe_next(&q);
+            pipe_next(&stat);
+            o_slot = (o_slot + 1) % O_STAGES;
+        }
+        before = p;
+        pipe_next(&s);
+        pipe_next(&p);
+        tiles_next(c->args, &t);
+    }
+}
+
+#endif
