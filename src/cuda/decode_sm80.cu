@@ -22,7 +22,7 @@ enum { WARPS = GQA_WARPS, THREADS = 32 * WARPS };
 
 struct smem {
     struct merge_smem merge;
-    struct q_smem q[SLICES > 1]; /* written before attending, read until the warps' stores */
+    struct q_smem q[Q_IN_SMEM]; /* written before attending, read until the warps' stores */
 };
 
 DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *u,
@@ -33,7 +33,7 @@ DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *
     softmax_init(&x);
     struct q_frag q;
     q_prepare(a, u, smem->q, &q, warp, lane);
-    if (SLICES > 1)
+    if (Q_IN_SMEM)
         __syncthreads();
     if (p->begin < p->end)
         attend_registers(a, u, p, &q, smem->q, &x, team, TEAMS, slice, lane);

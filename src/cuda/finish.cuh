@@ -72,6 +72,15 @@ DEV void merged_add_sink(const struct gqa_args *a, const struct unit *u, int r, 
     m->max = max;
 }
 
+/* The row's LSE, if it is wanted; the sink is in m. */
+DEV void lse_write(const struct gqa_args *a, const struct unit *u, int r, const struct merged *m) {
+    if (!a->lse)
+        return;
+    const float log2_sum = m->max + lg2_approx_ftz(m->sum);
+    a->lse[row_offset(a, u, &a->lse_stride, r)] =
+        m->sum > 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
+}
+
 /* Output elements [d, d + 4) of row r of the sequence, and its LSE where d is 0. `v_factor` is
  * V's scale, FP8_FACTOR included. */
 DEV void merged_write(const struct gqa_args *a, const struct unit *u, int r, int d,
@@ -84,11 +93,8 @@ DEV void merged_write(const struct gqa_args *a, const struct unit *u, int r, int
             o[j] = m->o[j] * factor;
         store_quad(a->o_type, a->o, row_offset(a, u, &a->o_stride, r) + d, o);
     }
-    if (d == 0 && a->lse) {
-        const float log2_sum = m->max + lg2_approx_ftz(m->sum);
-        a->lse[row_offset(a, u, &a->lse_stride, r)] =
-            m->sum > 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
-    }
+    if (d == 0)
+        lse_write(a, u, r, m);
 }
 
 /* Row r, elements 4 quad .. + 3, over the warps of this CTA. */

@@ -115,7 +115,7 @@ DEV void attend_registers(const struct gqa_args *a, const struct unit *u, const 
         score_init(s);
 #pragma unroll
         for (int block = 0; block < SLICES; block++) {
-            if (SLICES > 1)
+            if (Q_IN_SMEM)
                 q_fetch(q_smem, block, q, lane);
             score(q, &k, s);
             if (block + 1 < SLICES)

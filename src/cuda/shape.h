@@ -12,7 +12,10 @@
 #define GQA_MERGE_BYTES(warps, d, g) ((warps) / GQA_SLICES(d) * (g) * ((d) + 6) * 4)
 
 /* Bytes of softmax.cuh's q_smem. */
-#define GQA_Q_BYTES(d, g) ((d) > 128 ? ((g) + 15) / 16 * ((d) / 16) * 512 : 0)
+#define GQA_Q_BYTES(d, g) ((d) > 128 || (d) * (g) > 2048 ? ((g) + 15) / 16 * ((d) / 16) * 512 : 0)
+
+/* Bytes of finish_sm90.cuh's inbox. */
+#define GQA_INBOX_BYTES(d, g) ((g) * (d)*4 + 4 * 16 * 16 + 16 * (g)*8)
 
 /* decode_sm80.cu: 200 registers at 128 x 8, so 8 warps an SM however they are grouped. */
 #define GQA_WARPS_sm80(bytes, d, g)    ((d) > 128 ? 8 : 4)
@@ -31,5 +34,24 @@
 #define GQA_SM100_K_TOKENS       128
 #define GQA_SM100_V_TOKENS(bytes, d)                                                               \
     (GQA_SM100_K_TOKENS * GQA_SM100_SPAN(bytes, d) / (bytes) / GQA_SM100_V_ROWS(d))
+/* decode_sm90r.cu: 8 warps ask for 64 KB at once; registers allow one CTA an SM. */
+#define GQA_WARPS_sm90r(bytes, d, g) 8
+#define GQA_SMEM_sm90r(bytes, d, g)                                                                \
+    (GQA_MERGE_BYTES(8, d, g) + GQA_INBOX_BYTES(d, g) + GQA_Q_BYTES(d, g))
+
+/* decode_sm90.cu: tiles of about 16 KB; as many stages as 227 KB hold, at most 12. */
+#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d))
+#define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 1)
+#define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 ? 64 : 128)
+#define GQA_FIXED_sm90(bytes, d, g)                                                                \
+    (GQA_MERGE_BYTES(GQA_ATTEND_WARPS_sm90(bytes, d, g), d, g) + GQA_INBOX_BYTES(d, g) +           \
+     GQA_Q_BYTES(d, g) + 1024)
+#define GQA_FIT_sm90(bytes, d, g)                                                                  \
+    ((232448 - GQA_FIXED_sm90(bytes, d, g)) / (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes)))
+#define GQA_STAGES_sm90(bytes, d, g)                                                               \
+    (GQA_FIT_sm90(bytes, d, g) > 12 ? 12 : GQA_FIT_sm90(bytes, d, g))
+#define GQA_SMEM_sm90(bytes, d, g)                                                                 \
+    (GQA_STAGES_sm90(bytes, d, g) * GQA_TILE_sm90(bytes, d, g) * (d) * (bytes) +                   \
+     GQA_FIXED_sm90(bytes, d, g))
 
 #endif

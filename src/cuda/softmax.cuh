@@ -40,9 +40,10 @@ enum {
     SLICES = HEAD_DIM > 128 ? HEAD_DIM / 128 : 1,
     SLICE_DIM = HEAD_DIM / SLICES,
     TEAMS = GQA_WARPS / SLICES,
-    K_CHUNK = 16 / KV_BYTES,             /* elements in a lane's load of K */
-    K_LOADS = SLICE_DIM / (4 * K_CHUNK), /* per row and block */
-    K_STEPS = SLICE_DIM / 16,            /* MMAs per block */
+    Q_IN_SMEM = SLICES > 1 || ROWS *SLICE_DIM > 2048, /* else Q stays in registers */
+    K_CHUNK = 16 / KV_BYTES,                          /* elements in a lane's load of K */
+    K_LOADS = SLICE_DIM / (4 * K_CHUNK),              /* per row and block */
+    K_STEPS = SLICE_DIM / 16,                         /* MMAs per block */
     V_CHUNK = SLICE_DIM / 8 < 16 / KV_BYTES ? SLICE_DIM / 8 : 16 / KV_BYTES,
     V_LOADS = SLICE_DIM / 8 / V_CHUNK, /* per row */
     D_TILES = SLICE_DIM / 16,
@@ -191,11 +192,11 @@ DEV void q_fetch(const struct q_smem *smem, int block, struct q_frag *q, int lan
     }
 }
 
-/* Q of this unit, for every warp of the CTA: into registers where one block is all. Otherwise
- * through shared memory, which nobody may still be reading. All threads. */
+/* Q of this unit, for every warp of the CTA: into registers where it fits. Otherwise through shared
+ * memory, which nobody may still be reading. All threads. */
 DEV void q_prepare(const struct gqa_args *a, const struct unit *u, struct q_smem *smem,
                    struct q_frag *q, int warp, int lane) {
-    if (SLICES == 1) {
+    if (!Q_IN_SMEM) {
         *q = q_load(a, u, 0, lane);
         return;
     }

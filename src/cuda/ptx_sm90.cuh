@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What sm_90 adds: mbarriers with transaction counts, bulk copies, clusters and distributed shared
+ * memory. Ref: PTX ISA, one section per instruction name. */
+#ifndef GQA_PTX_SM90_CUH
+#define GQA_PTX_SM90_CUH
+
+#include "ptx.cuh"
+
+/* --- Named barriers of a CTA --- */
+
+/* `threads` (a multiple of 32) of the CTA meet at barrier `id`, 1 .. 15. */
+DEV void barrier_sync(int id, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* --- mbarrier --- */
+
+/* One thread, once; then fence_mbarrier_init and a CTA barrier before anyone uses it. */
+DEV void mbarrier_init(uint32_t bar, uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+
+/* Makes inits visible to the async proxy and to the cluster. */
+DEV void fence_mbarrier_init(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+DEV void mbarrier_arrive(uint32_t bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* Arrive, and expect `bytes` more of asynchronous copies in this phase. */
+DEV void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
+                 : "memory");
+}
+
+/* Has the phase of this parity completed? May block for a while; call it in a loop. */
+DEV bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity) {
+    uint32_t done;
+    asm volatile("{\n\t.reg .pred p;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(done)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return done;
+}
+
+/* --- Bulk copies --- */
+
+/* Global to this CTA's shared memory; addresses and size multiples of 16; completes on `bar`. */
+DEV void cp_async_bulk_g2s(uint32_t to, const void *from, uint32_t bytes, uint32_t bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
+
+/* --- Clusters --- */
+
+DEV uint32_t cluster_ctarank(void) {
+    uint32_t r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+/* Release; one arrive per thread and phase. */
+DEV void barrier_cluster_arrive(void) {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+/* Orders nothing: for "every CTA has started". */
+DEV void barrier_cluster_arrive_relaxed(void) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+/* Acquire. */
+DEV void barrier_cluster_wait(void) {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* The address of `addr` in the shared memory of CTA `rank` of the cluster. */
+DEV uint32_t mapa(uint32_t addr, uint32_t rank) {
+    uint32_t r;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
+    return r;
+}
+
+DEV void st_shared_cluster_v4(uint32_t addr, float a, float b, float c, float d) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(a), "f"(b),
+                 "f"(c), "f"(d)
+                 : "memory");
+}
+
+DEV void st_shared_cluster_v2(uint32_t addr, float a, float b) {
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(addr), "f"(a), "f"(b)
+                 : "memory");
+}
+
+/* --- Adding pairs into global memory (relaxed, gpu scope) --- */
+
+DEV void red_global_add_bf16x2(void *p, uint32_t x) {
+    asm volatile("red.relaxed.gpu.global.add.noftz.bf16x2 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
+DEV void red_global_add_f16x2(void *p, uint32_t x) {
+    asm volatile("red.relaxed.gpu.global.add.noftz.f16x2 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
+#endif
