@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every kernel of every driver that is present, on every case of the list that it can do, with
+ * every way to cut and merge: on a GPU all cases of normal size, in the emulator the quick ones.
+ *
+ *   test_kernels --device cuda:0 --shard 2/8     a part of the work, for several processes
+ *   test_kernels --kernel sm90_bf16 --case group kernels and cases whose name contains this
+ *   test_kernels --random 500                    how many random combinations of features */
+#include "../oracle/memory_cuda.h"
+#include "../oracle/verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    const char *device, *kernel, *only;
+    int shard, shards, random, budget;
+} options = {.kernel = "", .only = "", .shards = 1, .random = -1};
+
+static int passed, failed, skipped, refused;
+
+/* What a kernel is asked to do with a case that leaves it open. */
+static const struct variant {
+    const char *name;
+    enum gqa_split_mode mode;
+    int splits;
+    int64_t split_tokens;
+    enum gqa_reduction reduction;
+} variants[] = {
+    {"auto", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_AUTO},
+    {"none", GQA_SPLIT_FIXED, 1, 0, GQA_REDUCE_NONE},
+    {"kernel 3", GQA_SPLIT_FIXED, 3, 0, GQA_REDUCE_KERNEL},
+    {"shares", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_KERNEL},
+    {"invariant 64", GQA_SPLIT_INVARIANT, 0, 64, GQA_REDUCE_AUTO},
+    {"cluster 2", GQA_SPLIT_FIXED, 2, 0, GQA_REDUCE_CLUSTER},
+    {"cluster 5", GQA_SPLIT_FIXED, 5, 0, GQA_REDUCE_CLUSTER},
+    {"cluster 16", GQA_SPLIT_FIXED, 16, 0, GQA_REDUCE_CLUSTER},
+    {"atomic 4", GQA_SPLIT_FIXED, 4, 0, GQA_REDUCE_ATOMIC},
+};
+
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static void run(struct verify_case *v, const struct verify_target *target,
+                const struct variant *way) {
+    const struct gqa_problem p = v->x.p;
+    struct verify_report report;
+    if (way) {
+        v->x.p.split_mode = way->mode;
+        v->x.p.splits = way->splits;
+        v->x.p.split_tokens = way->split_tokens;
+        v->x.p.reduction = way->reduction;
+    }
+    switch (verify_run(v, target, &report)) {
+    case VERIFY_PASS:
+        passed++;
+        break;
+    case VERIFY_SKIP:
+        refused++;
+        break;
+    case VERIFY_FAIL:
+        failed++;
+        printf("FAILED %s on %s, %s, %s, seed %llu: %s\n", v->x.c->name, target->kernel,
+               target->name, way ? way->name : "as the case says", (unsigned long long)v->x.seed,
+               report.message);
+        break;
+    }
+    v->x.p = p;
+}
+
+/* The case on every kernel of the device that was asked for. */
+static void run_case(struct verify_case *v, struct verify_target *target) {
+    struct gqa_device_info info = gqa_device_info_init();
+    const struct gqa_problem *p = &v->x.p;
+    const bool is_open = p->split_mode == GQA_SPLIT_AUTO && p->reduction == GQA_REDUCE_AUTO;
+    gqa_device_describe(target->device, &info, NULL);
+    for (int i = 0; i < info.kernels; i++) {
+        struct gqa_kernel_info kernel = gqa_kernel_info_init();
+        gqa_device_kernel(target->device, i, &kernel, NULL);
+        if (!kernel.available || !strstr(kernel.name, options.kernel))
+            continue;
+        target->kernel = kernel.name;
+        if (!is_open || v->x.c->shards)
+            run(v, target, NULL);
+        for (int w = 0; is_open && !v->x.c->shards && w < VARIANTS; w++)
+            run(v, target, &variants[w]);
+    }
+}
+
+static void walk(struct verify_target *target, enum case_level level) {
+    struct case_list list;
+    if (!case_list_init(&list, options.random)) {
+        failed++;
+        return;
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        const struct test_case *c = &list.cases[i];
+        struct verify_case v;
+        struct verify_report report;
+        if (c->level > level || !strstr(c->name, options.only) ||
+            (int)(i % (size_t)options.shards) != options.shard)
+            continue;
+        if (!verify_open(&v, c, 1, target->memory, &report)) {
+            skipped++;
+            printf("skip: %s: %s\n", c->name, report.message);
+            continue;
+        }
+        run_case(&v, target);
+        verify_close(&v);
+    }
+    case_list_free(&list);
+    for (int n = 0; options.shard == 0 && !options.only[0]; n++) {
+        struct verify_report report;
+        target->kernel = NULL;
+        const enum verify_outcome outcome = verify_merge(n, 1, target, &report);
+        if (outcome == VERIFY_SKIP && !report.message[0])
+            break;
+        passed += outcome == VERIFY_PASS;
+        refused += outcome == VERIFY_SKIP;
+        failed += outcome == VERIFY_FAIL;
+        if (outcome == VERIFY_FAIL)
+            printf("FAILED merge %d on %s: %s\n", n, target->name, report.message);
+    }
+}
+
+static void test_device(const char *name) {
+    struct case_memory memory;
+    struct gqa_error err;
+    char why[160];
+    struct verify_target target = {.name = name, .memory = &memory};
+    const bool is_emulator = !strncmp(name, "emu", 3);
+    const char *path = is_emulator ? getenv("GQA_CUDA_EMU") : NULL;
+    if (is_emulator && !path)
+        path = "build/libcuda-emu.so";
+    const gqa_status status = gqa_device_open(name, NULL, &target.device, &err);
+    if (status) {
+        skipped++;
+        printf("skip: %s: %s\n", name, err.message);
+        return;
+    }
+    if (!case_memory_cuda(path, is_emulator ? 0 : atoi(name + strcspn(name, ":") + 1), &memory,
+                          why)) {
+        skipped++;
+        printf("skip: the memory of %s: %s\n", name, why);
+    } else {
+        if (options.random < 0)
+            options.random = is_emulator ? 4 : 200;
+        walk(&target, is_emulator ? CASE_QUICK : CASE_NORMAL);
+    }
+    gqa_device_close(target.device);
+}
+
+static const char *value(int argc, char **argv, int *i) {
+    return *i + 1 < argc ? argv[++*i] : "";
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (!strcmp(a, "--device"))
+            options.device = value(argc, argv, &i);
+        else if (!strcmp(a, "--kernel"))
+            options.kernel = value(argc, argv, &i);
+        else if (!strcmp(a, "--case"))
+            options.only = value(argc, argv, &i);
+        else if (!strcmp(a, "--random"))
+            options.random = atoi(value(argc, argv, &i));
+        else if (!strcmp(a, "--shard"))
+            sscanf(value(argc, argv, &i), "%d/%d", &options.shard, &options.shards);
+    }
+    if (options.device)
+        test_device(options.device);
+    else
+        test_device("cuda:0");
+    printf("%d combinations that a kernel does not do were refused\n", refused);
+    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    return failed || !(passed + skipped);
+}
