@@ -291,7 +291,8 @@ static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
         if (n <= grains || i == 0)
             offer_splits(s, c, n, sum);
     }
-    for (int64_t n = 2; n <= room / c.units && n <= grains; n++)
+    const bool only_kernel = s->p->reduction == GQA_REDUCE_KERNEL; /* shares can do all */
+    for (int64_t n = 2; !only_kernel && n <= room / c.units && n <= grains; n++)
         offer_splits(s, c, (int)n, GQA_FINISH_PARTIAL);
     const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2);
     if (s->p->batch <= 4096 && most < INT32_MAX)

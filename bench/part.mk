@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# bench: the floor kernel that tools/space_cuda.c embeds, and the sweep behind the planner's numbers.
+STREAM := $(BUILD)/bench/stream
+STREAM_IMAGES := $(if $(NVCC),$(STREAM).ptx $(STREAM).cubin)
+
+$(STREAM).ptx: bench/stream.cu $(wildcard src/cuda/*.cuh) src/cuda/args.h
+	@mkdir -p $(@D)
+	@echo "nvcc stream"
+	@$(NVCC) $(NVCC_FLAGS) -gencode arch=compute_90a,code=compute_90a -DGQA_ARCH=90 -ptx $< -o $@
+$(STREAM).cubin: $(STREAM).ptx
+	@$(PTXAS) $(PTXAS_FLAGS) -arch=sm_90a $< -o $@
+
+$(BUILD)/tools/space_cuda.o: CFLAGS_ALL += -DSTREAM_IMAGE='"$(STREAM).cubin"' -DSTREAM_SIZED='"$(if $(NVCC),1,0)"'
+$(BUILD)/tools/space_cuda.o: $(STREAM_IMAGES)
+
+$(eval $(call cc_rule,bench,-D_GNU_SOURCE -Iinclude -Itools))
+ifneq ($(JANSSON),)
+ALL += $(BUILD)/sweep
+endif
+$(BUILD)/sweep: $(BUILD)/bench/sweep.o $(BUILD)/tools/space_cuda.o $(BUILD)/libgqa.a
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@

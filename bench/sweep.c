@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Times every way to run a shape on a GPU: kernels x splits x reductions, beside the stream floor.
+ * The planner's numbers (struct family in src/plan.c) come from its CSV.
+ *
+ *   sweep [--only "16/2 128"] [--kernel sm90] [--auto] [--rounds 3] [--device cuda:0] > sweep.csv
+ *
+ * Method: per candidate one CUDA graph of as many decodes as there are K/V entries in the pool
+ * (at least 512 MiB, so that nothing is served from L2), captured once. A round replays each
+ * candidate's graph 7 times and takes the median; rounds interleave the candidates and alternate
+ * their order; the best round median counts. --auto times the planner's choice alone. */
+#include "space_cuda.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPLAYS = 7, MAX_CANDIDATES = 128, MAX_RUNS = 128, BLOCK = 4 << 20, MAX_ROUNDS = 16 };
+
+static struct {
+    const char *device, *only, *kernel;
+    bool automatic;
+    int rounds;
+} options = {.device = "cuda:0", .only = "", .kernel = "", .rounds = 3};
+
+struct shape {
+    int batch, q_heads, kv_heads, head_dim;
+    int64_t kv_len;
+};
+
+struct candidate {
+    char name[80];
+    gqa_plan *plan; /* NULL: the floor */
+    int pdl;
+    struct cuda_graph *graph;
+    double us[MAX_ROUNDS];
+};
+
+static struct {
+    struct space space;
+    gqa_device *device;
+    char *pool, *small, *workspace;
+    size_t pool_bytes, workspace_bytes;
+    struct space_pool entry; /* of the shape that is being timed */
+    size_t v_offset;
+    struct candidate list[MAX_CANDIDATES];
+    int count;
+} state;
+
+static void die(const struct gqa_error *err) {
+    fprintf(stderr, "sweep: %s\n", err->message);
+    exit(1);
+}
+
+/* --- Steps --- */
+
+static gqa_status step(void *context, int64_t run, void *stream, struct gqa_error *err) {
+    const struct candidate *c = context;
+    if (!c->plan)
+        return cuda_stream_step(&state.space, &state.entry, run, c->pdl, err);
+    struct gqa_tensors t = gqa_tensors_init();
+    const char *entry =
+        (const char *)state.entry.base + (size_t)(run % state.entry.entries) * state.entry.stride;
+    t.k = entry;
+    t.v = entry + state.v_offset;
+    t.q = state.small;
+    t.o = state.small + (8 << 20);
+    return gqa_decode(c->plan, &t, state.workspace, state.workspace_bytes, stream, err);
+}
+
+static void add_floor(int pdl) {
+    struct candidate *c = &state.list[state.count++];
+    *c = (struct candidate){.pdl = pdl};
+    snprintf(c->name, sizeof c->name, "floor,%s", pdl ? "pdl" : "plain");
+}
+
+static void add(const struct shape *s, const char *kernel, enum gqa_split_mode mode, int splits,
+                enum gqa_reduction reduction, enum gqa_pdl pdl) {
+    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster"};
+    struct gqa_problem p = gqa_problem_init();
+    struct candidate *c = &state.list[state.count];
+    p.batch = s->batch;
+    p.q_heads = s->q_heads;
+    p.kv_heads = s->kv_heads;
+    p.head_dim = s->head_dim;
+    p.kv_len = s->kv_len;
+    p.q_type = p.kv_type = p.o_type = GQA_BF16;
+    p.kernel = kernel;
+    p.split_mode = mode;
+    p.splits = mode == GQA_SPLIT_FIXED ? splits : 0;
+    p.reduction = reduction;
+    p.pdl = pdl;
+    gqa_problem_pack(&p, GQA_HND);
+    *c = (struct candidate){.pdl = pdl};
+    if (state.count == MAX_CANDIDATES || gqa_plan_create(state.device, &p, &c->plan, NULL))
+        return;
+    struct gqa_plan_info info = gqa_plan_info_init();
+    gqa_plan_describe(c->plan, &info, NULL);
+    if (info.workspace_bytes > state.workspace_bytes) {
+        gqa_plan_destroy(c->plan);
+        return;
+    }
+    snprintf(c->name, sizeof c->name, "%s,%s%s %s %d%s", info.kernel,
+             mode == GQA_SPLIT_AUTO && reduction == GQA_REDUCE_AUTO ? "auto=" : "",
+             names[info.reduction], mode == GQA_SPLIT_FIXED ? "splits" : "shares", info.splits,
+             info.pdl ? "" : " plain");
+    state.count++;
+}
+
+static void add_kernel(const struct shape *s, const char *kernel) {
+    static const int clusters[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16};
+    static const int splits[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 66, 99, 132};
+    const int units = s->batch * s->kv_heads;
+    add(s, kernel, GQA_SPLIT_FIXED, 1, GQA_REDUCE_NONE, GQA_PDL_AUTO);
+    for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
+        if (units * clusters[i] <= 264 && clusters[i] * 32 <= s->kv_len)
+            add(s, kernel, GQA_SPLIT_FIXED, clusters[i], GQA_REDUCE_CLUSTER, GQA_PDL_AUTO);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        if (units * splits[i] <= 400 && splits[i] * 32 <= s->kv_len)
+            add(s, kernel, GQA_SPLIT_FIXED, splits[i], GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
+    add(s, kernel, GQA_SPLIT_AUTO, 0, GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
+}
+
+/* --- One shape --- */
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double round_median(struct candidate *c, int64_t runs) {
+    double seconds[REPLAYS];
+    struct gqa_error err;
+    for (int i = 0; i < REPLAYS; i++)
+        if (cuda_graph_time(&state.space, c->graph, &seconds[i], &err))
+            die(&err);
+    qsort(seconds, REPLAYS, sizeof *seconds, by_value);
+    return 1e6 * seconds[REPLAYS / 2] / (double)runs;
+}
+
+static void place(const struct shape *s) {
+    const size_t half =
+        (size_t)s->batch * (size_t)s->kv_heads * (size_t)s->kv_len * (size_t)s->head_dim * 2;
+    const size_t rotated = (size_t)512 << 20;
+    int64_t entries = (int64_t)(rotated / (2 * half));
+    entries = entries < 2 ? 2 : entries;
+    while ((size_t)entries * 2 * half > state.pool_bytes && entries > 1)
+        entries--;
+    state.entry = (struct space_pool){state.pool, 2 * half, 2 * half, entries};
+    state.v_offset = half;
+}
+
+/* Runs of a graph: the whole pool for small shapes would be thousands; spread over it instead. */
+static int64_t runs_of(void) {
+    return state.entry.entries < MAX_RUNS ? (state.entry.entries < 4 ? 4 : state.entry.entries)
+                                          : MAX_RUNS;
+}
+
+static void time_shape(const struct shape *s) {
+    struct gqa_error err;
+    const int64_t runs = runs_of();
+    if (state.entry.entries > MAX_RUNS) { /* keep the distance between reuses above 512 MiB */
+        state.entry.stride = state.entry.stride * (size_t)(state.entry.entries / MAX_RUNS);
+        state.entry.entries = MAX_RUNS;
+    }
+    for (int i = 0; i < state.count; i++)
+        if (cuda_graph_make(&state.space, step, &state.list[i], 0, runs, &state.list[i].graph,
+                            &err))
+            die(&err);
+    for (int round = 0; round < options.rounds; round++)
+        for (int k = 0; k < state.count; k++) {
+            struct candidate *c = &state.list[round % 2 ? state.count - 1 - k : k];
+            c->us[round] = round_median(c, runs);
+        }
+    for (int i = 0; i < state.count; i++) {
+        struct candidate *c = &state.list[i];
+        qsort(c->us, (size_t)options.rounds, sizeof *c->us, by_value);
+        printf("%d %d/%d %d %lld,%s,%.2f\n", s->batch, s->q_heads, s->kv_heads, s->head_dim,
+               (long long)s->kv_len, c->name, c->us[0]);
+        cuda_graph_free(&state.space, c->graph);
+        gqa_plan_destroy(c->plan);
+    }
+    fflush(stdout);
+}
+
+static void sweep_shape(const struct shape *s) {
+    char name[64];
+    struct gqa_device_info info = gqa_device_info_init();
+    snprintf(name, sizeof name, "%d %d/%d %d %lld", s->batch, s->q_heads, s->kv_heads, s->head_dim,
+             (long long)s->kv_len);
+    if (!strstr(name, options.only))
+        return;
+    place(s);
+    state.count = 0;
+    add_floor(0);
+    add_floor(1);
+    add(s, NULL, GQA_SPLIT_AUTO, 0, GQA_REDUCE_AUTO, GQA_PDL_AUTO);
+    add(s, NULL, GQA_SPLIT_AUTO, 0, GQA_REDUCE_AUTO, GQA_PDL_OFF);
+    gqa_device_describe(state.device, &info, NULL);
+    const int group = s->q_heads / s->kv_heads, tile = group <= 8 ? 8 : group <= 16 ? 16 : 32;
+    for (int i = 0; i < info.kernels && !options.automatic; i++) {
+        struct gqa_kernel_info kernel = gqa_kernel_info_init();
+        char fits[64];
+        gqa_device_kernel(state.device, i, &kernel, NULL);
+        snprintf(fits, sizeof fits, "_bf16_d%d_g%d", s->head_dim, tile);
+        const size_t n = strlen(kernel.name), m = strlen(fits);
+        if (kernel.available && n > m && !strcmp(kernel.name + n - m, fits) &&
+            strstr(kernel.name, options.kernel))
+            add_kernel(s, kernel.name);
+    }
+    time_shape(s);
+}
+
+/* --- Everything --- */
+
+static void fill_pool(void) {
+    struct gqa_error err;
+    uint16_t *block = malloc(BLOCK);
+    uint64_t x = 88172645463325252u;
+    for (size_t i = 0; block && i < BLOCK / 2; i++) {
+        float sum = -6;
+        uint32_t bits;
+        for (int j = 0; j < 12; j++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            sum += (float)(x >> 40) * 0x1p-24f;
+        }
+        memcpy(&bits, &sum, sizeof bits);
+        block[i] = (uint16_t)(bits >> 16);
+    }
+    for (size_t at = 0; at < state.pool_bytes; at += BLOCK) {
+        const size_t phase = at ? (at / BLOCK * 2654435761u) % (BLOCK / 2) / 64 * 64 : 0;
+        if (space_cuda.put(&state.space, state.pool + at, (char *)block + phase, BLOCK - phase,
+                           &err))
+            die(&err);
+    }
+    if (space_cuda.put(&state.space, state.small, block, BLOCK, &err))
+        die(&err);
+    free(block);
+}
+
+static void open_all(void) {
+    struct gqa_error err;
+    if (space_cuda.open(options.device, &state.space, &err) ||
+        gqa_device_open(options.device, NULL, &state.device, &err))
+        die(&err);
+    state.space.kind = &space_cuda;
+    state.pool_bytes = (size_t)4400 << 20;
+    state.workspace_bytes = (size_t)64 << 20;
+    state.pool = space_cuda.take(&state.space, state.pool_bytes);
+    state.small = space_cuda.take(&state.space, 32 << 20);
+    state.workspace = space_cuda.take(&state.space, state.workspace_bytes);
+    if (!state.pool || !state.small || !state.workspace) {
+        fprintf(stderr, "sweep: no memory on the GPU\n");
+        exit(1);
+    }
+    fill_pool();
+}
+
+static void sweep_all(void) {
+    static const int pairs[][2] = {{16, 1}, {16, 2}, {16, 16}};
+    static const int batches[] = {1, 4, 8, 16, 32, 64};
+    for (int d = 64; d <= 128; d += 64)
+        for (int i = 0; i < 3; i++)
+            for (int64_t n = 1024; n <= 65536; n *= 2)
+                sweep_shape(&(struct shape){1, pairs[i][0], pairs[i][1], d, n});
+    for (int heads = 64; heads >= 32; heads /= 2)
+        for (int b = 0; b < 6; b++)
+            for (int64_t n = 1024; n <= 8192; n *= 8)
+                sweep_shape(&(struct shape){batches[b], heads, 8, 128, n});
+    for (int heads = 16; heads <= 32; heads *= 2)
+        for (int64_t n = 4096; n <= 32768; n *= 8)
+            sweep_shape(&(struct shape){1, heads, 1, 256, n});
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--auto"))
+            options.automatic = true;
+        else if (!strcmp(argv[i], "--only"))
+            options.only = next, i++;
+        else if (!strcmp(argv[i], "--kernel"))
+            options.kernel = next, i++;
+        else if (!strcmp(argv[i], "--device"))
+            options.device = next, i++;
+        else if (!strcmp(argv[i], "--rounds"))
+            options.rounds = atoi(next), i++;
+    }
+    options.rounds = options.rounds < 1            ? 1
+                     : options.rounds > MAX_ROUNDS ? MAX_ROUNDS
+                                                   : options.rounds;
+    printf("shape,kernel,way,us\n");
+    open_all();
+    sweep_all();
+    return 0;
+}
