@@ -1,0 +1,92 @@
+/* umma.h: tcgen05.mma: instruction descriptors, legality, where D and A lie, the product.
+ *
+ * K is 32 bytes of each operand row.  Where row m, column n of D lie in tensor memory (PTX ISA,
+ * Data Path Layout Organization):
+ *
+ *   M 128                 D   lane m, column n
+ *   M 64                  F   lane 32 (m/16) + m%16 (+16 when the address says so), column n
+ *   M 256, cta_group::2   A   CTA m/128, lane m%128, column n
+ *   M 128, cta_group::2   B   CTA m/64, lane m%64 + 64 (n >= N/2), column n % (N/2)
+ *   M 64 .ws              E   lane m + 64 (n >= N/2), column n % (N/2)
+ *   M 32 .ws              G   lane m + 32 (n / (N/4)), column n % (N/4)
+ *
+ * A in tensor memory lies in the lanes of D, 32 bytes along 8 columns; layouts B, E and G read a
+ * copy of A from each group of lanes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EMU_UMMA_H
+#define EMU_UMMA_H
+
+#include "desc.h"
+#include "matrix.h"
+
+enum umma_kind {
+    UMMA_F16,
+    UMMA_TF32,
+    UMMA_F8F6F4,
+    UMMA_I8,
+    UMMA_MXF8F6F4,
+    UMMA_MXF4,
+    UMMA_MXF4NVF4
+};
+
+struct umma_shape { /* a decoded instruction descriptor */
+    enum umma_kind kind;
+    uint32_t m, n, k;
+    enum num_fmt a, b;       /* floating kinds */
+    bool a_signed, b_signed; /* i8 */
+    bool d_f16;              /* D is f16; otherwise f32, or s32 for i8 */
+    bool a_mn, b_mn;         /* transposed: MN-major */
+    bool neg_a, neg_b, saturate;
+    uint32_t elem; /* bytes of an element of A and B */
+};
+
+/* What the instruction itself says. */
+struct umma_form {
+    enum umma_kind kind;
+    uint32_t cta_group; /* 1 or 2 */
+    bool ws, a_tmem;
+};
+
+/* False: `why` says which field is illegal, and what would be legal. */
+bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f, char *why,
+                 size_t why_bytes);
+
+struct umma_cta {
+    const uint8_t *smem; /* address 0 of the CTA's shared window */
+    uint32_t *tmem;      /* [128][512] */
+};
+
+struct umma {
+    struct umma_form form;
+    struct umma_shape shape;
+    uint32_t d;              /* tensor memory address */
+    uint32_t a_addr;         /* A in tensor memory */
+    struct matrix_desc a, b; /* otherwise A; B */
+    bool accumulate;         /* enable-input-d */
+    uint32_t scale_d;        /* D * 2^-scale_d is added */
+    uint32_t lane_mask[8];   /* a set bit: the lane is not written; 4 words for each CTA */
+    struct umma_cta cta[2];  /* the even CTA of the pair first */
+};
+
+/* Decodes both shared-memory descriptors (word_a ignored when A is in tensor memory) and checks
+ * shape, layouts, tensor memory addresses; false with a sentence. */
+bool umma_prepare(struct umma *u, uint32_t idesc, uint64_t word_a, uint64_t word_b, char *why,
+                  size_t why_bytes);
+
+/* Operands in the shared memory of CTA c, as views (c < cta_group). */
+struct matrix_view umma_view_a(const struct umma *u);
+struct matrix_view umma_view_b(const struct umma *u);
+
+/* Tensor memory that CTA c's part of the instruction touches: quarters of 32 lanes (bit mask) and
+ * columns. */
+struct tmem_span {
+    uint8_t quarters;
+    uint16_t column, columns;
+};
+struct tmem_span umma_span_d(const struct umma *u);
+struct tmem_span umma_span_a(const struct umma *u); /* columns 0 when A is in shared memory */
+
+void umma_run(const struct umma *u, const struct mma_model *model);
+
+#endif
