@@ -164,7 +164,8 @@ static int f32x2_any(struct warp *w, const struct insn *i, u32 m) {
     float *pd = reg_at(w, i->d);
     const float *pa = reg_at(w, i->a), *pb = reg_at(w, i->b), *pc = reg_at(w, i->c);
     FOR_LANES(k, m)
-    for (u32 l = 2 * k; l < 2 * k + 2; l++) pd[l] = f32_step(w, i, pa[l], pb[l], pc[l]);
+    for (u32 l = 2 * k; l < 2 * k + 2; l++)
+        pd[l] = f32_step(w, i, pa[l], pb[l], pc[l]);
     return NEXT;
 }
 

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "umma.h"
 #include "tmem.h"
+#include "layouts.h"
 #include "unit.h"
 #include <math.h>
 
@@ -15,46 +16,6 @@ enum { SMEM = 232448, CELLS = 128 * 512 };
 static uint8_t smem[2][SMEM];
 static uint32_t tmem[2][CELLS], before[2][CELLS];
 static double ma[256][32], mb[256][32]; /* [m][k], [n][k] */
-
-/* --- Canonical layouts --- */
-
-struct layout {
-    const char *name;
-    uint32_t code; /* bits 61-63 */
-    int b, shift;  /* Swizzle<b, M, shift>; M below */
-    int base;      /* bits that stay: 4, or 5 with 32-byte atoms */
-    uint32_t span; /* bytes of the swizzle, 16 for none */
-};
-static const struct layout layouts[] = {
-    {"none", 0, 0, 3, 4, 16},
-    {"32B", 6, 1, 3, 4, 32},
-    {"64B", 4, 2, 3, 4, 64},
-    {"128B", 2, 3, 3, 4, 128},
-    {"128B/32B atom", 1, 2, 2, 5, 128},
-};
-
-static uint32_t swizzle(const struct layout *l, uint32_t x) {
-    const uint32_t mask = ((1u << l->b) - 1) << (l->base + l->shift);
-    return x ^ ((x & mask) >> l->shift);
-}
-
-/* Byte address of element (mn, k). */
-static uint32_t where(const struct layout *l, bool mn_major, uint32_t start, uint32_t lbo,
-                      uint32_t sbo, uint32_t mn, uint32_t k, uint32_t elem) {
-    const uint32_t T = 16 / elem,
-                   U = l->span / 16; /* elements of 16 bytes; 16-byte units of the span */
-    uint32_t e;                      /* offset in elements, and LBO, SBO in elements */
-    const uint32_t L = lbo / elem, S = sbo / elem;
-    if (!mn_major) /* ((8,m),(T,2k)) : ((U*T,SBO),(1,LBO or T)) */
-        e = mn % 8 * U * T + mn / 8 * S + k % T + k / T * (l->span == 16 ? L : T);
-    else if (l->span == 16) /* ((T,1,m),(8,k)) : ((1,T,SBO),(T,LBO)) */
-        e = mn % T + mn / T * S + k % 8 * T + k / 8 * L;
-    else { /* ((T,U,m),(8,k)) : ((1,T,LBO),(U*T,SBO)); 4 in place of 8 with 32-byte atoms */
-        const uint32_t g = l->base == 5 ? 4 : 8;
-        e = mn % T + mn / T % U * T + mn / (T * U) * L + k % g * U * T + k / g * S;
-    }
-    return swizzle(l, start + e * elem);
-}
 
 /* --- One case --- */
 
@@ -87,22 +48,6 @@ static double value(const struct kase *k, enum num_fmt f, uint8_t out[4]) {
     const uint32_t code = num_from_f64(f, v, NUM_RN, 0);
     memcpy(out, &code, 4);
     return v;
-}
-
-/* LBO and SBO that leave holes, so that a mixed-up stride is seen. */
-static void strides(const struct layout *l, bool mn, uint32_t rows, uint32_t elem, uint32_t *lbo,
-                    uint32_t *sbo) {
-    if (!mn) {
-        *sbo = 8 * l->span + (l->span == 16 ? 64 : l->span * 8);
-        *lbo = l->span == 16 ? (rows / 8 + 1) * *sbo : 16;
-    } else if (l->span == 16) {
-        *lbo = 128 + 32;
-        *sbo = 4 * *lbo + 48;
-    } else {
-        const uint32_t group = (l->base == 5 ? 4 : 8) * l->span;
-        *sbo = group + 1024;
-        *lbo = (32 / elem) / (l->base == 5 ? 4 : 8) * *sbo + 2048;
-    }
 }
 
 static uint64_t descriptor(const struct layout *l, uint32_t start, uint32_t lbo, uint32_t sbo) {
@@ -173,7 +118,7 @@ static void put_operand(const struct kase *k, bool is_a, const struct layout *l,
             uint8_t code[4] = {0};
             (is_a ? ma : mb)[r][kk] = value(k, is_a ? k->a : k->b, code);
             const uint32_t at =
-                where(l, is_a ? k->a_mn : k->b_mn, start, lbo, sbo, r % per, kk, elem);
+                layout_address(l, is_a ? k->a_mn : k->b_mn, start, lbo, sbo, r % per, kk, elem);
             CHECK(at + elem <= SMEM, "test layout fits: %u", at);
             memcpy(&smem[r / per][at], code, elem);
         }
@@ -204,12 +149,12 @@ static void run(const struct kase *k, bool accumulate, uint32_t scale, bool mask
     const uint32_t elem = elem_of(k), start_a = 1024, start_b = 128 * 1024;
     uint32_t lbo_a = 16, sbo_a = 16, lbo_b, sbo_b;
     fill();
-    strides(lb, k->b_mn, k->n, elem, &lbo_b, &sbo_b);
+    layout_strides(lb, k->b_mn, k->n, elem, &lbo_b, &sbo_b);
     put_operand(k, false, lb, start_b, lbo_b, sbo_b);
     if (k->a_tmem) {
         put_a_tmem(k, d, a_addr);
     } else {
-        strides(la, k->a_mn, k->m, elem, &lbo_a, &sbo_a);
+        layout_strides(la, k->a_mn, k->m, elem, &lbo_a, &sbo_a);
         put_operand(k, true, la, start_a, lbo_a, sbo_a);
     }
     for (uint32_t m = 0; m < k->m; m++)
@@ -598,7 +543,7 @@ static void test_cp(void) {
             tmem_copy(t[i].shape, TMEM_CP_PLAIN, &d, smem[0], tmem[0], address);
             for (uint32_t r = 0; r < t[i].rows; r++)
                 for (uint32_t c = 0; c < t[i].columns; c++) {
-                    const uint32_t at = where(y, false, 2048, lbo, sbo, r, c, 4);
+                    const uint32_t at = layout_address(y, false, 2048, lbo, sbo, r, c, 4);
                     for (uint32_t k = 0; k < t[i].copies; k++) {
                         uint32_t lane = r; /* warps 0..3 hold lanes 32w.. */
                         if (t[i].shape == TMEM_CP_4X256B)
