@@ -26,12 +26,14 @@
  *   softmax  --stat.full (4 warps)--> finish    a part's maxima and sums
  *   softmax  <--stat.empty (4 warps)- finish
  *   multiply --o.full    (1 commit)-> finish    a part's accumulators are complete
- *   multiply <--o.empty  (4 warps)--- finish    they are in registers */
+ *   multiply <--o.empty  (4 warps)--- finish    they are in registers
+ *   finish   --mail.full (1 + tx)---> finish    of all CTAs of a cluster: statistics; outputs */
 #include "decode_sm100.cuh"
 #include "decode_sm100_load.cuh"
 #include "decode_sm100_multiply.cuh"
 #include "decode_sm100_softmax.cuh"
 #include "decode_sm100_finish.cuh"
+#include "decode_sm100_cluster.cuh"
 
 enum {
     FINISH_WARP = 0,
@@ -59,23 +61,32 @@ DEV void init_barriers(struct smem *smem) {
     init_pipe(x->p_full, 4, x->p_empty, 1, P_STAGES);
     init_pipe(x->stat_full, 4, x->stat_empty, 4, STAT_STAGES);
     init_pipe(x->o_full, 1, x->o_empty, 4, O_STAGES);
+    init_pipe(&x->mail_full[0], 1, &x->mail_full[1], 1, 1);
     fence_mbarrier_init();
 }
 
-DEV void start(const struct gqa_args *a, struct smem *smem, int warp, int lane) {
-    if (warp == FINISH_WARP && lane == 0)
-        init_barriers(smem);
-    if (warp == LOAD_WARP && lane == 0) {
-        prefetch_tensormap(&a->k_map);
-        prefetch_tensormap(&a->v_map);
+DEV void start(const struct cta *c) {
+    if (c->warp == FINISH_WARP && c->lane == 0)
+        init_barriers(c->smem);
+    if (c->warp == LOAD_WARP && c->lane == 0) {
+        prefetch_tensormap(&c->args->k_map);
+        prefetch_tensormap(&c->args->v_map);
     }
-    if (warp == MULTIPLY_WARP) {
-        tcgen05_alloc(smem_addr(&smem->side.tmem), TMEM_COLUMNS);
+    if (c->warp == MULTIPLY_WARP) {
+        tcgen05_alloc(smem_addr(&c->smem->side.tmem), TMEM_COLUMNS);
         tcgen05_relinquish_alloc_permit();
     }
     tcgen05_fence_before_thread_sync();
     __syncthreads();
     tcgen05_fence_after_thread_sync();
+}
+
+/* Peers may write here from now on. */
+DEV void open_mail(const struct cta *c) {
+    if (threadIdx.x == 0)
+        mail_expect(c);
+    __syncwarp();
+    barrier_cluster_arrive();
 }
 
 DEV void stop(const struct cta *c) {
@@ -89,24 +100,30 @@ DEV void stop(const struct cta *c) {
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     GQA_KERNEL_NAME(const __grid_constant__ struct gqa_args args) {
     extern __shared__ __align__(1024) unsigned char raw[];
+    const bool in_cluster = args.finish >= GQA_FINISH_ATOMIC;
     struct cta c;
     c.args = &args;
     c.smem = (struct smem *)raw;
     c.warp = threadIdx.x / 32;
     c.lane = threadIdx.x % 32;
-    start(&args, c.smem, c.warp, c.lane);
+    start(&c);
+    if (in_cluster)
+        open_mail(&c);
     c.tmem = c.smem->side.tmem;
     pdl_wait();
     c.first = work_first(&args);
     c.tiles = tiles_first(&args, &c.first);
-    if (c.warp < SOFTMAX_WARP)
-        finish(&c);
-    else if (c.warp < MULTIPLY_WARP)
-        softmax(&c);
+    if (in_cluster)
+        barrier_cluster_wait();
+    if (c.warp == LOAD_WARP)
+        load(&c);
     else if (c.warp == MULTIPLY_WARP)
         multiply(&c);
+    else if (c.warp >= SOFTMAX_WARP)
+        softmax(&c);
+    else if (in_cluster)
+        finish_in_cluster(&c);
     else
-        load(&c);
-    pdl_launch_dependents();
+        finish(&c);
     stop(&c);
 }

@@ -141,15 +141,11 @@ DEV void tmem_load(float r[N], uint32_t tmem) {
         tcgen05_loaded_x8(r + i);
 }
 
-DEV void tmem_store(uint32_t tmem, const float r[N]) {
-    if (N == 8)
-        tcgen05_st_32x32b_x8(tmem, r);
-    else if (N == 16)
-        tcgen05_st_32x32b_x16(tmem, r);
-    else
-        for (int i = 0; i < N; i += 32)
-            tcgen05_st_32x32b_x32(tmem + i, r + i);
-    tcgen05_wait_st();
+/* Eight of them. */
+DEV void tmem_load_x8(float r[8], uint32_t tmem) {
+    tcgen05_ld_32x32b_x8(r, tmem);
+    tcgen05_wait_ld();
+    tcgen05_loaded_x8(r);
 }
 
 /* --- Rings --- */
@@ -224,7 +220,7 @@ struct stats {
 struct side {
     unsigned char p[P_STAGES][P_BYTES]; /* 1024-aligned, as is q */
     unsigned char q[Q_STAGES][Q_BYTES];
-    float mail_o[(HEAD_DIM + MAX_CLUSTER) * ROWS]; /* from peers: [peer][own element][row] */
+    float mail_o[(HEAD_DIM + MAX_CLUSTER) * ROWS]; /* from peers: [peer][element][row] */
     float mail_ml[MAX_CLUSTER][2][ROWS];           /* from peers: reference maximum, sum */
     float max[ROWS];     /* softmax: reference maxima of the part, log2 units */
     float top[4][ROWS];  /* softmax, raising maxima: per warp */
@@ -243,8 +239,8 @@ struct side {
 };
 
 enum {
-    SMEM_MAX = 232448,
-    RING_FIT = (SMEM_MAX - (int)sizeof(struct side) - 16 * 32) / STAGE_BYTES,
+    SMEM_BYTES = GQA_SMEM_sm100(KV_BYTES, HEAD_DIM, ROWS),
+    RING_FIT = (SMEM_BYTES - (int)sizeof(struct side) - 16 * 32) / STAGE_BYTES,
     RING = RING_FIT < 26 ? RING_FIT : 26,
 };
 static_assert(RING >= K_STAGES + 2, "a tile and the next one's start");
@@ -254,8 +250,7 @@ struct smem {
     struct side side;
     uint64_t kv_full[RING], kv_empty[RING];
 };
-static_assert(sizeof(struct smem) <= SMEM_MAX, "one CTA's shared memory");
-static_assert(sizeof(struct smem) <= GQA_SMEM_sm100(KV_BYTES, HEAD_DIM, ROWS), "shape.h is behind");
+static_assert(sizeof(struct smem) <= SMEM_BYTES, "what the host asks for");
 
 /* --- Work --- */
 
@@ -349,5 +344,10 @@ struct cta {
     struct work first;  /* its first part */
     struct tiles tiles; /* its first tile */
 };
+
+/* Column `n` of accumulator block `block` in O's slot, for this warp's lanes. */
+DEV uint32_t output_tmem(const struct cta *c, int o_slot, int block, int n) {
+    return c->tmem + (c->warp % 4 << 21) + O_COLUMN + (o_slot * V_BLOCKS + block) * N + n;
+}
 
 #endif

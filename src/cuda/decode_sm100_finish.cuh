@@ -96,36 +96,56 @@ DEV void rows_close(const struct cta *c, const struct work *w, struct row x, int
 
 /* --- Accumulators --- */
 
-/* Block `block` of a part, rows merged where FP8 split them. All 128 threads. */
-DEV void output_take(const struct cta *c, int o_slot, int block, float o[ROWS]) {
-    float raw[N];
-    tmem_load(raw, c->tmem + (c->warp % 4 << 21) + O_COLUMN + (o_slot * V_BLOCKS + block) * N);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        o[r] = KV_IS_FP8 ? raw[r] + raw[ROWS + r] : raw[r];
+/* Where a part's elements go. */
+struct target {
+    void *to;
+    int type, width;
+};
+
+DEV bool goes_to_output(const struct gqa_args *a, const struct work *w) {
+    return a->finish == GQA_FINISH_OUTPUT || w->p.whole;
 }
 
-DEV void output_put(const struct cta *c, int type, void *to, int width, int d,
-                    const float o[ROWS]) {
+DEV struct target target_of(const struct gqa_args *a, const struct work *w) {
+    const struct target output = {a->o, a->o_type, a->head_dim_v};
+    const struct target partial = {a->part_o, GQA_ARG_F32, a->part_dim};
+    return goes_to_output(a, w) ? output : partial;
+}
+
+/* Rows r .. r + 7 of block `block`, merged where FP8 split them. All 128 threads. */
+DEV void output_take(const struct cta *c, int o_slot, int block, int r, float o[8]) {
+    tmem_load_x8(o, output_tmem(c, o_slot, block, r));
+    if (KV_IS_FP8) {
+        float low[8];
+        tmem_load_x8(low, output_tmem(c, o_slot, block, (ROWS + r) % N));
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            o[j] += low[j];
+    }
+}
+
+/* Element d of rows r .. r + 7. */
+DEV void output_put(const struct cta *c, const struct target *x, int r, int d, const float o[8]) {
     const struct side *side = &c->smem->side;
-    if (d >= width)
+    if (d >= x->width)
         return;
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        if (side->row_at[r] >= 0)
-            store_element(type, to, side->row_at[r] + d, o[r] * side->row_factor[r]);
+    for (int j = 0; j < 8; j++)
+        if (side->row_at[r + j] >= 0)
+            store_element(x->type, x->to, side->row_at[r + j] + d, o[j] * side->row_factor[r + j]);
 }
 
-/* Every block of a part that has tiles: tensor memory to `to`, then the slot is free. */
-DEV void output_copy(const struct cta *c, const struct pipe *o, int type, void *to, int width) {
-    const int thread = threadIdx.x % FINISH_THREADS, element = element_of(thread);
+/* All of a part that has tiles: tensor memory to its target; then the slot is free. */
+DEV void output_copy(const struct cta *c, const struct pipe *o, const struct target *x) {
+    const int element = element_of(threadIdx.x % FINISH_THREADS);
     pipe_wait(o);
     tcgen05_fence_after_thread_sync();
-    for (int block = 0; block < V_BLOCKS; block++) {
-        float x[ROWS];
-        output_take(c, o->slot, block, x);
+    for (int i = 0; i < V_BLOCKS * ROWS; i += 8) {
+        const int block = i / ROWS, r = i % ROWS;
+        float y[8];
+        output_take(c, o->slot, block, r, y);
         if (element >= 0)
-            output_put(c, type, to, width, block * V_ROWS + element, x);
+            output_put(c, x, r, block * V_ROWS + element, y);
     }
     tcgen05_fence_before_thread_sync();
     __syncwarp();
@@ -133,47 +153,47 @@ DEV void output_copy(const struct cta *c, const struct pipe *o, int type, void *
         pipe_release(o);
 }
 
-DEV void output_zero(const struct cta *c, int type, void *to, int width) {
-    float x[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        x[r] = 0;
-    for (int d = threadIdx.x % FINISH_THREADS; d < width; d += FINISH_THREADS)
-        output_put(c, type, to, width, d, x);
+DEV void output_zero(const struct cta *c, const struct target *x) {
+    const float zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int r = 0; r < ROWS; r += 8)
+        for (int d = threadIdx.x % FINISH_THREADS; d < x->width; d += FINISH_THREADS)
+            output_put(c, x, r, d, zeros);
 }
 
 /* --- The role --- */
 
-/* OUTPUT and PARTIAL. A part without tiles, of a unit cut into several, leaves only statistics. */
-DEV void finish_part(const struct cta *c, const struct work *w, struct pipe *stat, struct pipe *o) {
-    const struct gqa_args *a = c->args;
-    const int thread = threadIdx.x % FINISH_THREADS;
-    const bool to_output = a->finish == GQA_FINISH_OUTPUT || w->p.whole;
-    const int type = to_output ? a->o_type : GQA_ARG_F32;
-    const int width = to_output ? a->head_dim_v : a->part_dim;
-    void *to = to_output ? a->o : a->part_o;
+/* A part's statistics. A part without tiles has neither scores nor accumulators. */
+DEV void finish_rows(const struct cta *c, const struct work *w, struct pipe *stat) {
+    const int r = threadIdx.x % FINISH_THREADS;
     struct row x = {NEG_LARGE, 0};
     if (w->tiles)
         pipe_wait(stat);
-    if (thread < ROWS) {
+    if (r < ROWS) {
         if (w->tiles)
-            x = row_of(&c->smem->side.stats[stat->slot], thread);
-        rows_close(c, w, x, thread, to_output);
+            x = row_of(&c->smem->side.stats[stat->slot], r);
+        rows_close(c, w, x, r, goes_to_output(c->args, w));
     }
     bar_sync(BAR_FINISH, FINISH_THREADS);
+    if (!w->tiles)
+        return;
+    if (c->lane == 0)
+        pipe_release(stat);
+    pipe_next(stat);
+}
+
+/* A part's elements. An empty part of several leaves only statistics. */
+DEV void finish_elements(const struct cta *c, const struct work *w, struct pipe *o) {
+    const struct target x = target_of(c->args, w);
     if (w->tiles) {
-        if (c->lane == 0)
-            pipe_release(stat);
-        output_copy(c, o, type, to, width);
-        pipe_next(stat);
+        output_copy(c, o, &x);
         pipe_next(o);
-    } else if (to_output) {
-        output_zero(c, type, to, width);
+    } else if (goes_to_output(c->args, w)) {
+        output_zero(c, &x);
     }
     bar_sync(BAR_FINISH, FINISH_THREADS);
 }
 
-/* The next part's queries, if it has tiles. */
+/* The part's queries, if it has tiles. */
 DEV void query_prepare(const struct cta *c, const struct work *w, struct pipe *q) {
     if (!w->live || !w->tiles)
         return;
@@ -195,7 +215,10 @@ DEV void finish(const struct cta *c) {
     while (w.live) {
         work_next(c->args, &ahead);
         query_prepare(c, &ahead, &q);
-        finish_part(c, &w, &stat, &o);
+        finish_rows(c, &w, &stat);
+        if (!ahead.live)
+            pdl_launch_dependents();
+        finish_elements(c, &w, &o);
         w = ahead;
     }
 }

@@ -107,16 +107,16 @@ DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
 DEV void rescale_output(const struct cta *c, const struct pipe *before, int o_slot) {
     mbarrier_wait(pipe_empty(before), before->parity ^ 1);
     tcgen05_fence_after_thread_sync();
-    for (int block = 0; block < V_BLOCKS; block++) {
-        const uint32_t at =
-            c->tmem + (c->warp % 4 << 21) + O_COLUMN + (o_slot * V_BLOCKS + block) * N;
-        float o[N];
-        tmem_load(o, at);
+    for (int i = 0; i < V_BLOCKS * N; i += 8) {
+        const uint32_t at = output_tmem(c, o_slot, i / N, i % N);
+        float o[8];
+        tmem_load_x8(o, at);
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            o[i] *= c->smem->side.rescale[i % ROWS];
-        tmem_store(at, o);
+        for (int j = 0; j < 8; j++)
+            o[j] *= c->smem->side.rescale[i % ROWS + j];
+        tcgen05_st_32x32b_x8(at, o);
     }
+    tcgen05_wait_st();
     tcgen05_fence_before_thread_sync();
 }
 
