@@ -3,6 +3,7 @@
  * is a handful of measured numbers per family (struct family), nothing else is tuned here. */
 #include "plan.h"
 #include "problem.h"
+#include "split_sm100.h"
 #include "status.h"
 
 #include "cuda/args.h"
@@ -342,15 +343,47 @@ static int family_row(const struct search *s, enum kernel_arch arch, char *why, 
     return best;
 }
 
+/* What a published rule of split_sm100.h would do with row `index`. */
+static void offer_rule(struct search *s, int index, const struct split_rule *rule) {
+    const struct kernel_row *row = &kernel_rows[index];
+    const struct gqa_problem *p = s->p;
+    struct candidate c = {.row = index};
+    c.row_tiles = (int)ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
+    c.units = p->batch * p->kv_heads * c.row_tiles;
+    if (c.units > INT32_MAX) {
+        no(s->why, sizeof s->why, "%lld units are more than a grid holds", (long long)c.units);
+        return;
+    }
+    if (c.units == 0)
+        c.units = 1;
+    const struct split_shape x = {s->part->sms, row->head_dim, c.units, expected_tokens(p)};
+    const struct split_choice y = rule->choose(&x);
+    offer_splits(s, c, y.splits,
+                 y.splits == 1 ? GQA_FINISH_OUTPUT
+                 : y.atomic    ? GQA_FINISH_ATOMIC
+                               : GQA_FINISH_PARTIAL);
+}
+
+/* "kernel", or on Blackwell "kernel:rule". */
 static gqa_status search_named(struct search *s, const char *kernel, struct gqa_error *err) {
+    const size_t length = strcspn(kernel, ":");
+    const struct split_rule *rule = kernel[length] ? split_rule_find(kernel + length + 1) : NULL;
+    if (kernel[length] && !rule)
+        return fail(err, GQA_ERR_NAME, "no split rule is named \"%.40s\"; have simple, opt, blog",
+                    kernel + length + 1);
     for (int i = 0; i < kernel_row_count; i++) {
         char why[192];
-        if (strcmp(kernel_rows[i].name, kernel))
+        if (strlen(kernel_rows[i].name) != length || strncmp(kernel_rows[i].name, kernel, length))
             continue;
         if (!plan_row_runs(s->part, i, why, sizeof why) ||
             !row_fits(&kernel_rows[i], s->p, why, sizeof why))
             return fail(err, GQA_ERR_UNSUPPORTED, "%s: %s", kernel, why);
-        offer_row(s, i);
+        if (rule && kernel_rows[i].arch != KERNEL_sm100)
+            return fail(err, GQA_ERR_UNSUPPORTED, "%s: split rules are for sm100 kernels", kernel);
+        if (rule)
+            offer_rule(s, i, rule);
+        else
+            offer_row(s, i);
         return GQA_OK;
     }
     return fail(err, GQA_ERR_NAME, "no kernel is named \"%.60s\"; `gqa info` lists them", kernel);
