@@ -109,11 +109,12 @@ extern "C" __global__ void bulk(const u32 *in, u32 *out) {
         mine[3072 + i] = tile[512 + i];
 }
 
-// The tile that a map's box brings in, under whatever swizzle the map has, then stored and added.
+// The tile that a map's box brings in (ops & 1), under whatever swizzle the map has, then stored
+// (ops & 2) and added (ops & 4).
 extern "C" __global__ void tensor_2d(const u32 *in, u32 *out,
                                      const __grid_constant__ tensor_map load,
                                      const __grid_constant__ tensor_map store, int x, int y,
-                                     u32 bytes) {
+                                     u32 bytes, u32 ops) {
     __shared__ alignas(1024) u32 tile[4096];
     __shared__ alignas(8) u64 bars[1];
     const u32 t = threadIdx.x, bar = smem_addr(bars), at = smem_addr(tile);
@@ -123,19 +124,22 @@ extern "C" __global__ void tensor_2d(const u32 *in, u32 *out,
         tile[i] = 0xdeadbeef;
     async_fence();
     __syncthreads();
-    if (t == 0) {
+    if (t == 0 && ops & 1) {
         mbar_expect(bar, bytes);
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                      : : "r"(at), "l"(&load), "r"(x), "r"(y), "r"(bar) : "memory");
     }
-    mbar_wait(bar, 0);
+    if (ops & 1)
+        mbar_wait(bar, 0);
     for (u32 i = t; i < 4096; i += blockDim.x)
         out[i] = tile[i];
     async_fence();
     __syncthreads();
-    if (t == 0) {
+    if (t == 0 && ops & 2) {
         asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" : : "l"(&store), "r"(x), "r"(y), "r"(at) : "memory");
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+    if (t == 0 && ops & 4) {
         asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" : : "l"(&store), "r"(x), "r"(y), "r"(at) : "memory");
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
     }
@@ -144,7 +148,7 @@ extern "C" __global__ void tensor_2d(const u32 *in, u32 *out,
 extern "C" __global__ void tensor_4d(const u32 *in, u32 *out,
                                      const __grid_constant__ tensor_map load,
                                      const __grid_constant__ tensor_map store, int x, int y,
-                                     u32 bytes) {
+                                     u32 bytes, u32 ops) {
     __shared__ alignas(1024) u32 tile[4096];
     __shared__ alignas(8) u64 bars[1];
     const u32 t = threadIdx.x, bar = smem_addr(bars), at = smem_addr(tile);
@@ -154,17 +158,18 @@ extern "C" __global__ void tensor_4d(const u32 *in, u32 *out,
         tile[i] = 0xdeadbeef;
     async_fence();
     __syncthreads();
-    if (t == 0) {
+    if (t == 0 && ops & 1) {
         mbar_expect(bar, bytes);
         asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
                      : : "r"(at), "l"(&load), "r"(x), "r"(1), "r"(y), "r"(2), "r"(bar) : "memory");
     }
-    mbar_wait(bar, 0);
+    if (ops & 1)
+        mbar_wait(bar, 0);
     for (u32 i = t; i < 4096; i += blockDim.x)
         out[i] = tile[i];
     async_fence();
     __syncthreads();
-    if (t == 0) {
+    if (t == 0 && ops & 2) {
         asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" : : "l"(&store), "r"(x), "r"(1), "r"(y), "r"(2), "r"(at) : "memory");
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
     }
