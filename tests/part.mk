@@ -1,4 +1,5 @@
-# tests: one program per tests/test_*.c. test_<x>.c may see src/<x>.h, the oracle and the API.
+# tests: one program per tests/test_*.c. test_<x>.c may see src/<x>.h, the oracle and the API;
+# internal.a is the library with its inner names.
 $(eval $(call cc_rule,tests,-D_GNU_SOURCE -Iinclude -Ioracle))
 
 TESTS += $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
