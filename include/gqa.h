@@ -185,7 +185,8 @@ struct gqa_problem {
     int head_dim_v;          /* of V and O; 0 means head_dim */
     int q_tokens;            /* query tokens per sequence, 1 .. 16; the longest one where ragged */
     int q_ragged;            /* nonzero: lengths from cu_seqlens_q, Q/O/LSE rows packed by token */
-    int64_t q_total;         /* ragged: rows of Q, that is, an upper bound of cu_seqlens_q[batch] */
+    int64_t q_total;         /* ragged: rows of Q, that is, an upper bound of cu_seqlens_q[batch];
+                                rows past that are neither read nor written */
     int64_t kv_len;          /* capacity: no sequence is ever longer; 0 .. 2^31 - 1 */
     int64_t kv_len_expected; /* a hint for the split count; 0 means kv_len */
     int64_t kv_batch; /* batch entries of K and V (contiguous) or rows of the table; 0: batch */
@@ -375,7 +376,7 @@ struct gqa_tensors {
     const void *q; /* [batch][q_tokens][q_heads][head_dim] by p.q; ragged [q_total][...] */
     const void *k; /* [kv_batch | num_pages] x token x head x head_dim by p.k */
     const void *v; /* ... x head_dim_v by p.v. Slots beyond a length may hold anything, NaN too */
-    void *o;       /* every row is written; rows that see no key get zeros */
+    void *o;       /* every row of a sequence is written; rows that see no key get zeros */
     float *lse;    /* if has_lse; a row that sees no key gets -inf, or its sink */
     const int32_t *kv_lens;         /* [batch], 0 .. kv_len; NULL: every sequence has kv_len (with
                                        GQA_PAGED_CSR: lengths follow from last_page_len) */

@@ -130,7 +130,8 @@ static void garbage(struct families *f) {
     LENS(&c, 0, 257);
     set_pages(&c, GQA_PAGED_TABLE, 64);
     push(f, &c);
-    c = named("NaN in rows of Q that no sequence owns", "garbage/spare-query-rows");
+    c = named("rows of Q past the last sequence: NaN there, and not written",
+              "garbage/spare-query-rows");
     LENS(&c, 8, 20, 30, 0);
     QUERIES(&c, 2, 0, 3);
     c.q_spare = 5;

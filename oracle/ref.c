@@ -229,19 +229,11 @@ static void attend_sequence(const struct gqa_problem *p, const struct gqa_tensor
     }
 }
 
-/* Rows of Q that belong to no sequence see no key. */
-static void clear_rows(const struct gqa_problem *p, const struct gqa_tensors *t, struct ref *ref) {
-    const double base = p->lse_base == GQA_BASE_2 ? log(2) : 1;
-    for (int64_t at = 0; at < ref->rows * ref->q_heads; at++)
-        ref->lse[at] = p->has_sinks ? (double)t->sinks[at % ref->q_heads] / base : -INFINITY;
-}
-
 bool ref_decode(const struct gqa_problem *p, const struct gqa_tensors *t, struct ref *ref) {
     const int64_t rows = p->q_ragged ? p->q_total : p->batch * p->q_tokens;
     const int dim = p->head_dim, dim_v = p->head_dim_v ? p->head_dim_v : dim;
     if (!ref_alloc(ref, rows, p->q_heads, dim_v))
         return false;
-    clear_rows(p, t, ref);
 
     int64_t longest = 1;
     for (int64_t b = 0; b < p->batch; b++)

@@ -19,7 +19,7 @@ struct ref {
     double *weight; /* [rows][q_heads] sqrt(sum_j w[j]^2) */
     double *score;  /* [rows][q_heads] max_j scale * sum_i |q[i] k[j][i]|, before any softcap */
     int64_t *keys;  /* [rows][q_heads] how many keys the row sees */
-    int32_t *owner; /* [rows][2] sequence and query token; -1 for a row that belongs to none */
+    int32_t *owner; /* [rows][2] sequence and query token; -1: a row of none, to stay untouched */
 };
 
 /* Compute all of it from tensors in this process' memory. The problem may be normal or not, but

@@ -253,7 +253,7 @@ static gqa_status check_strides(struct gqa_problem *p, struct gqa_error *err) {
             return status;
         const int64_t page_stride = strides[i]->batch;
         clear_unused_strides(strides[i], &shapes[i]);
-        if ((i == 1 || i == 2) && p->paging != GQA_CONTIGUOUS) {
+        if ((i == 1 || i == 2) && p->paging != GQA_CONTIGUOUS && p->num_pages != 1) {
             strides[i]->batch = page_stride;
             if (page_stride < 0 || page_stride >> 60)
                 return fail(err, GQA_ERR_STRIDE, "%s.batch is %lld; a page stride is 0 to 2^60 - 1",
