@@ -39,6 +39,18 @@ void check_mbar_acquire(struct warp *w, const struct insn *i, struct mbarrier *b
 /* What an operation of this warp with these semantics releases; NULL when unchecked or relaxed. */
 struct clock *check_release_clock(struct warp *w, u32 sem);
 void check_lane_exit(struct warp *w, const struct insn *i, u32 m);
+/* --- Asynchronous items --- */
+
+/* Issued by warp w now; async: its accesses belong to the async proxy. */
+void check_item_begin(struct warp *w, struct item *it, bool async);
+void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write, bool async);
+void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write);
+/* What completing a part, or all, of the item releases. */
+struct clock *check_item_part(struct emu *e, struct item *it);
+struct clock *check_item_done(struct emu *e, struct item *it);
+/* The lanes' copies up to here are complete and visible to them. */
+void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 keep);
+struct clock *check_cp_async_clock(struct warp *w, u32 m);
 void check_registers(struct warp *w, const struct insn *i, u32 m);
 void check_warp_exit(struct warp *w);
 void check_cta_exit(struct cta *c);

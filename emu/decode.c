@@ -22,6 +22,10 @@
     "L1::no_allocate L2::cache_hint L2::evict_last L2::evict_normal L2::evict_first L2::64B "      \
     "L2::128B L2::256B unified "
 #define VEC " v2 v4 v8 "
+#define BULK                                                                                       \
+    " shared::cluster shared::cta global mbarrier::complete_tx::bytes bulk_group multicast::cluster "  \
+    "L2::cache_hint "
+#define TENSOR " 1d 2d 3d 4d 5d tile tile::gather4 tile::scatter4 cta_group::1 cta_group::2 "
 
 const struct op_row op_rows[] = {
 #define OP(base, mods, fn, section) {base, mods, section, fn},

@@ -58,15 +58,8 @@ struct join {
     bool used;
 };
 
-/* cp.async and bulk groups of one thread. */
-struct group {
-    u32 pending;      /* operations whose writes are not done */
-    u32 pending_read; /* operations whose source is still being read */
-};
-struct group_ring {
-    struct group *g; /* g[0] oldest committed; g[n] open */
-    u32 n, cap;
-};
+struct group_ring;
+struct deferred;
 
 struct warp {
     u8 *bank[4];
@@ -86,8 +79,10 @@ struct warp {
     u64 cluster_gen;
     u32 cc; /* carry flags, one lane a bit */
     s32 priority;
-    struct group_ring *cp_async; /* 32, allocated at first use */
-    struct group_ring *bulk;
+    struct group_ring *cp_async, *bulk; /* 32 each, allocated at first use (groups.h) */
+    u32 cp_pending[LANES];              /* cp.async copies under way */
+    u64 async_seq;
+    struct deferred *deferred; /* arrivals that wait for cp.async copies */
     u32 tcgen_ld, tcgen_st; /* asynchronous tcgen05.ld / st outstanding */
     struct wgmma_state *wgmma;
     struct warp_check *check; /* NULL when unchecked */
@@ -157,8 +152,8 @@ struct item {
     struct grid *grid;
     bool (*step)(struct emu *e, struct item *it); /* true when finished */
     struct clock *clock;                          /* of the issuing thread */
-    u32 warp, lane, loc;
-    u32 bytes;
+    u32 warp, lane, loc, pc;
+    struct item_check *check;
     void *payload; /* freed with the item */
 };
 
@@ -269,6 +264,8 @@ struct emu {
     u64 stats[EMU_STATS];
     const struct num_perturb *perturb; /* NULL: exact */
     struct num_perturb *perturb_state;
+    const struct mma_model *model; /* NULL: products in order */
+    struct mma_model *model_state;
     struct checker *checker;
 };
 
@@ -331,6 +328,7 @@ void mbar_arrive(struct emu *e, struct cta *c, u32 off, s32 count, struct clock 
 void mbar_complete_tx(struct emu *e, struct cta *c, u32 off, s32 bytes, struct clock *release);
 void mbar_expect_tx(struct emu *e, struct cta *c, u32 off, s32 bytes);
 void mbar_forget(struct cta *c);
+void mbar_note_arrival(struct warp *w, const struct insn *i, struct mbarrier *b);
 
 /* --- report.c --- */
 

@@ -179,7 +179,7 @@ enum {
     MB_COMPLETE = 32 << MEM_FLAGS
 };
 
-static void note_arrival(struct warp *w, const struct insn *i, struct mbarrier *b) {
+void mbar_note_arrival(struct warp *w, const struct insn *i, struct mbarrier *b) {
     memmove(b->last_arrive + 1, b->last_arrive, sizeof b->last_arrive - sizeof *b->last_arrive);
     b->last_arrive[0] = (w->id + 1) << 24 | (w->cta->grid->fn->locs[i->loc].ptx & 0xffffff);
 }
@@ -209,7 +209,7 @@ static int op_mbar_arrive(struct warp *w, const struct insn *i, u32 m) {
             ((u64 *)reg_at(w, i->d))[l] = (b->phase & 0xffffffff) << 32 | (u32)b->pending;
         if (i->flags & MB_DROP)
             b->next_expected -= count;
-        note_arrival(w, i, b);
+        mbar_note_arrival(w, i, b);
         if ((i->flags & MB_NO_COMPLETE) && b->pending == count && b->tx == 0)
             emu_report(w, i, EMU_MBARRIER, "lane %u: arrive.noComplete completes the phase of 0x%x",
                        l, off);

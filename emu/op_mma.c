@@ -1,0 +1,200 @@
+/* op_mma.c: matrix instructions of one warp: ldmatrix, stmatrix, movmatrix, mma.sync.  The data
+ * paths are in warp_matrix.c.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lanes.h"
+#include "access.h"
+#include "warp_matrix.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static void whole_warp(struct warp *w, const struct insn *i, u32 m) {
+    if (m != ~0u)
+        emu_report(w, i, EMU_WARP, "executed by lanes 0x%08x, all 32 are due", m);
+}
+
+/* --- ldmatrix and stmatrix: n matrices, size 16 or 8 bits, flags MEM_* and M_TRANS --- */
+
+enum { M_TRANS = 1 << MEM_FLAGS };
+
+static u32 row_count(const struct insn *i, bool load) { return (u32)i->n * (i->size == 8 && load ? 16 : 8); }
+
+static void matrix_rows(struct warp *w, const struct insn *i, u8 **rows, bool load) {
+    u32 acc = load ? ACC_READ : ACC_WRITE;
+    for (u32 l = 0; l < row_count(i, load); l++) {
+        u64 a = lane_address(w, i, i->a, l);
+        rows[l] = mem_at(w, i, l, i->space, a, 16, acc);
+        if (w->check)
+            check_mem(w, i, l, i->space, a, 16, acc);
+    }
+}
+
+static int op_ldmatrix(struct warp *w, const struct insn *i, u32 m) {
+    u8 *rows[LANES];
+    u32 *d[8], tmp[8][LANES];
+    whole_warp(w, i, m);
+    matrix_rows(w, i, rows, true);
+    for (u32 k = 0; k < i->nops; k++)
+        d[k] = tmp[k];
+    if (i->size == 16)
+        ldmatrix_b16(d, (const u8 *const *)rows, i->n, i->flags & M_TRANS);
+    else
+        ldmatrix_b8_trans(d, (const u8 *const *)rows, i->n);
+    for (u32 k = 0; k < i->nops; k++)
+        memcpy(reg_at(w, i->ops[k]), tmp[k], sizeof tmp[k]);
+    return NEXT;
+}
+
+static int op_stmatrix(struct warp *w, const struct insn *i, u32 m) {
+    u8 *rows[LANES];
+    const u32 *a[4];
+    whole_warp(w, i, m);
+    matrix_rows(w, i, rows, false);
+    for (u32 k = 0; k < i->nops; k++)
+        a[k] = reg_at(w, i->ops[k]);
+    if (i->size == 16)
+        stmatrix_b16(rows, a, i->n, i->flags & M_TRANS);
+    else
+        stmatrix_b8_trans(rows, a, i->n);
+    w->cta->grid->emu->progress++;
+    return NEXT;
+}
+
+static void matrix_common(struct dec *d, struct opnd *addr, struct opnd *data, bool load) {
+    struct insn *in = d->in;
+    bool wide, b8 = dec_has(d, "b8"), big = dec_has(d, "m16n16");
+    in->n = dec_has(d, "x4") ? 4 : dec_has(d, "x2") ? 2 : 1;
+    in->size = b8 ? 8 : 16;
+    if (b8 != (big || dec_has(d, "m16n8")) || (b8 && !dec_has(d, "trans")) || (load && b8 && in->n == 4))
+        dec_fail(d, "this combination of shape, count and type does not exist");
+    u32 regs = load && b8 ? in->n * 2u : in->n;
+    ref *r = dec_refs(d, regs);
+    dec_vec(d, data, T_B32, load, r, regs);
+    in->space = (u8)dec_space(d);
+    if (in->space == SP_GENERIC)
+        in->space = SP_GENERIC;
+    in->a = dec_addr(d, addr, in->space, &in->imm, &wide);
+    in->flags = (wide ? (u32)MEM_WIDE_ADDR : 0u) | (dec_has(d, "trans") ? (u32)M_TRANS : 0u);
+}
+void dec_ldmatrix(struct dec *d) {
+    dec_nops(d, 2, 2);
+    matrix_common(d, &d->op[1], &d->op[0], true);
+    d->in->fn = op_ldmatrix;
+}
+void dec_stmatrix(struct dec *d) {
+    dec_nops(d, 2, 2);
+    matrix_common(d, &d->op[0], &d->op[1], false);
+    d->in->fn = op_stmatrix;
+}
+
+static int op_movmatrix(struct warp *w, const struct insn *i, u32 m) {
+    whole_warp(w, i, m);
+    movmatrix_b16(reg_at(w, i->d), reg_at(w, i->a));
+    return NEXT;
+}
+void dec_movmatrix(struct dec *d) {
+    dec_1(d, T_B32);
+    d->in->fn = op_movmatrix;
+}
+
+/* --- mma.sync: ops hold D, A, B, C --- */
+
+struct mma_form {
+    struct mma_sync op;
+    int a, b, c, d;
+    bool f64;
+    enum num_round round;
+    ref regs[];
+};
+
+static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
+    const struct mma_form *f = (const void *)i->ops;
+    struct emu *e = w->cta->grid->emu;
+    u32 *d[16];
+    const u32 *a[8], *b[8], *c[16];
+    const ref *r = f->regs;
+    whole_warp(w, i, m);
+    e->stats[EMU_STAT_MMAS]++;
+    for (int k = 0; k < f->d; k++)
+        d[k] = reg_at(w, *r++);
+    for (int k = 0; k < f->a; k++)
+        a[k] = reg_at(w, *r++);
+    for (int k = 0; k < f->b; k++)
+        b[k] = reg_at(w, *r++);
+    for (int k = 0; k < f->c; k++)
+        c[k] = reg_at(w, *r++);
+    if (f->f64)
+        mma_f64(f->op.m, f->op.k, (double *const *)d, (const double *const *)a, (const double *const *)b,
+                (const double *const *)c, f->round);
+    else
+        mma_sync(&f->op, d, a, b, c, e->model);
+    return NEXT;
+}
+
+static const struct {
+    const char *name;
+    u8 fmt, bits, sgn, integer;
+} elements[] = {{"f16", NUM_F16, 16, 0, 0},  {"bf16", NUM_BF16, 16, 0, 0}, {"tf32", NUM_TF32, 32, 0, 0},
+                {"e4m3", NUM_E4M3, 8, 0, 0}, {"e5m2", NUM_E5M2, 8, 0, 0},  {"e2m3", NUM_E2M3, 8, 0, 0},
+                {"e3m2", NUM_E3M2, 8, 0, 0}, {"e2m1", NUM_E2M1, 8, 0, 0},  {"s8", 0, 8, 1, 1},
+                {"u8", 0, 8, 0, 1},          {"s4", 0, 4, 1, 1},           {"u4", 0, 4, 0, 1},
+                {"f32", NUM_F32, 32, 0, 0},  {"s32", 0, 32, 1, 1},         {"f64", 0, 64, 0, 0}};
+
+/* Types of D, A, B, C in the order of the opcode. */
+static void mma_types(struct dec *d, int t[4]) {
+    u32 n = 0;
+    for (u32 k = 0; k < d->nwords; k++)
+        for (u32 e = 0; e < sizeof elements / sizeof *elements; e++)
+            if (!strcmp(d->word[k], elements[e].name)) {
+                if (n == 4)
+                    dec_fail(d, "more than four types");
+                t[n++] = (int)e;
+            }
+    if (n != 4)
+        dec_fail(d, "the types of D, A, B and C are due");
+}
+
+void dec_mma(struct dec *d) {
+    int t[4], m, n, k;
+    const char *shape = dec_prefix(d, "m");
+    dec_nops(d, 4, 4);
+    if (!shape || sscanf(shape, "%dn%dk%d", &m, &n, &k) != 3)
+        dec_fail(d, "a shape is due");
+    mma_types(d, t);
+    struct mma_form f = {.f64 = elements[t[0]].bits == 64, .round = NUM_RN};
+    const char *why;
+    f.op = (struct mma_sync){.m = m,
+                             .n = n,
+                             .k = k,
+                             .kind = elements[t[1]].integer ? MMA_INT : MMA_FLOAT,
+                             .a = elements[t[1]].fmt,
+                             .b = elements[t[2]].fmt,
+                             .a_signed = elements[t[1]].sgn,
+                             .b_signed = elements[t[2]].sgn,
+                             .bits = elements[t[1]].bits,
+                             .c = elements[t[3]].fmt,
+                             .d = elements[t[0]].fmt,
+                             .saturate = dec_has(d, "satfinite")};
+    if (f.f64) {
+        static const char *const modes[] = {"rn", "rz", "rm", "rp", NULL};
+        int r = dec_one_of(d, modes);
+        f.round = r < 0 ? NUM_RN : (enum num_round)r;
+        why = mma_f64_check(m, n, k, &f.a, &f.b, &f.c);
+        f.d = f.c;
+    } else {
+        why = mma_sync_check(&f.op, &f.a, &f.b, &f.c, &f.d);
+    }
+    if (why)
+        dec_fail(d, "%s", why);
+    if (!dec_has(d, "row") || !dec_has(d, "col"))
+        dec_fail(d, "only .row.col is supported");
+    int total = f.a + f.b + f.c + f.d;
+    struct mma_form *p = dec_alloc(d, sizeof f + (size_t)total * sizeof(ref));
+    *p = f;
+    enum type rt = f.f64 ? T_F64 : T_B32;
+    dec_vec(d, &d->op[0], rt, true, p->regs, (u32)f.d);
+    dec_vec(d, &d->op[1], rt, false, p->regs + f.d, (u32)f.a);
+    dec_vec(d, &d->op[2], rt, false, p->regs + f.d + f.a, (u32)f.b);
+    dec_vec(d, &d->op[3], rt, false, p->regs + f.d + f.a + f.b, (u32)f.c);
+    d->in->ops = (const void *)p;
+    d->in->fn = op_mma_sync;
+}
