@@ -147,12 +147,6 @@ void check_grid_end(struct grid *g) {
 void clock_drop(struct clock *c) {
     (void)c;
 }
-void tmem_reset(struct cta *c) {
-    (void)c;
-}
-void tmem_free(struct cta *c) {
-    (void)c;
-}
 void cluster_barrier_free(struct cluster *cl) {
     (void)cl;
 }

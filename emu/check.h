@@ -77,6 +77,7 @@ void emu_wake_grid(struct emu *e);
 /* op_tcgen05.c */
 void tmem_reset(struct cta *c);
 void tmem_free(struct cta *c);
+void tmem_exit(struct cta *c, u32 warp, u32 loc);
 /* op_async.c */
 void warp_free_parts(struct warp *w);
 /* launch.c */

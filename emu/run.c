@@ -293,6 +293,7 @@ static void warp_finish(struct emu *e, struct warp *w) {
         return;
     c->exited = true;
     check_cta_exit(c);
+    tmem_exit(c, w->id, e->at->loc);
     struct cluster *cl = c->cluster;
     cl->live--;
     cluster_barrier_exit(c);

@@ -1,0 +1,430 @@
+/* op_umma.c: the tensor pipe: tcgen05.mma, .commit, .cp, .shift.  The data paths are in umma.c and
+ * tmem.c.
+ *
+ * Operations of a CTA (of a pair: of its even CTA) run in the order of issue, one item each, when
+ * the scheduler lets them; operands are read then.  A commit arrives behind what its own thread
+ * issued before; with nothing of that thread in flight it arrives at once. SPDX-License-Identifier:
+ * Apache-2.0 */
+#include "lanes.h"
+#include "access.h"
+#include "tcgen05.h"
+#include "tensormap.h"
+#include "tmem.h"
+#include <stdlib.h>
+
+enum { U_PAIR = 1 << MEM_FLAGS, U_MULTICAST = 2 << MEM_FLAGS };
+
+/* --- Items --- */
+
+enum pipe_kind { PIPE_MMA, PIPE_CP, PIPE_SHIFT, PIPE_COMMIT };
+
+struct pipe_op {
+    enum pipe_kind kind;
+    struct cta *cta[2]; /* [1] NULL without a pair */
+    union {
+        struct umma mma;
+        struct {
+            enum tmem_copy shape;
+            enum tmem_decompress how;
+            struct matrix_desc desc;
+            u32 address;
+        } cp;
+        struct {
+            u32 ctas, off; /* ranks, offset of the mbarrier */
+        } commit;
+    };
+};
+
+static struct cta *pipe_owner(struct cta *c, bool pair) {
+    return pair ? c->cluster->cta[c->rank & ~1u] : c;
+}
+
+static void read_view(struct emu *e, struct item *it, struct cta *c, const struct matrix_view *v) {
+    for (u32 r = 0; r < v->rows; r++)
+        for (u32 k = 0; k < v->chunks; k++)
+            check_item_smem(e, it, c, desc_chunk(&v->desc, v->mn_major, r, k), 16, false, true);
+}
+
+static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) {
+    const struct umma *u = &x->mma;
+    const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
+    const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
+    for (u32 k = 0; k < u->form.cta_group; k++) {
+        if (!u->form.a_tmem)
+            read_view(e, it, x->cta[k], &a);
+        read_view(e, it, x->cta[k], &b);
+        if (t.columns)
+            check_item_tmem(e, it, x->cta[k], t.quarters, t.column, t.columns, false);
+        if (u->accumulate)
+            check_item_tmem(e, it, x->cta[k], d.quarters, d.column, d.columns, false);
+        check_item_tmem(e, it, x->cta[k], d.quarters, d.column, d.columns, true);
+    }
+}
+
+static void cp_checks(struct emu *e, struct item *it, const struct pipe_op *x, struct cta *c) {
+    const struct matrix_view v = tmem_copy_view(x->cp.shape, &x->cp.desc);
+    read_view(e, it, c, &v);
+    check_item_tmem(e, it, c, 15, x->cp.address & 0xffff, (u32)tmem_copy_columns(x->cp.shape),
+                    true);
+}
+
+static void pipe_commit(struct emu *e, struct item *it, const struct pipe_op *x,
+                        struct clock *done) {
+    for (u32 r = 0; r < it->cta->cluster->n; r++)
+        if (x->commit.ctas >> r & 1)
+            mbar_arrive(e, it->cta->cluster->cta[r], x->commit.off, 1, done);
+}
+
+static bool pipe_step(struct emu *e, struct item *it) {
+    struct pipe_op *x = it->payload;
+    e->running = &it->cta->warps[it->warp];
+    e->at = &it->grid->fn->code[it->pc];
+    switch (x->kind) {
+    case PIPE_MMA:
+        e->stats[EMU_STAT_MMAS]++;
+        if (it->check)
+            mma_checks(e, it, x);
+        umma_run(&x->mma, e->model);
+        break;
+    case PIPE_CP:
+        for (int k = 0; k < 2 && x->cta[k]; k++) {
+            if (it->check)
+                cp_checks(e, it, x, x->cta[k]);
+            tmem_copy(x->cp.shape, x->cp.how, &x->cp.desc, x->cta[k]->smem,
+                      tmem_of(x->cta[k])->cell, x->cp.address);
+        }
+        break;
+    case PIPE_SHIFT:
+        for (int k = 0; k < 2 && x->cta[k]; k++) {
+            if (it->check)
+                check_item_tmem(e, it, x->cta[k], (u8)(1u << (x->cp.address >> 21 & 3)),
+                                x->cp.address & 0xffff, 8, true);
+            tmem_shift(tmem_of(x->cta[k])->cell, x->cp.address);
+        }
+        break;
+    case PIPE_COMMIT:
+        pipe_commit(e, it, x, check_item_done(e, it));
+        return true;
+    }
+    check_item_done(e, it);
+    return true;
+}
+
+static struct item *pipe_new(struct warp *w, const struct insn *i, u32 lane, enum pipe_kind kind) {
+    struct item *it = item_new(w, lane, sizeof(struct pipe_op));
+    struct pipe_op *x = it->payload;
+    x->kind = kind;
+    x->cta[0] = w->cta;
+    if (i->flags & U_PAIR) {
+        struct cta *peer = tcgen_peer(w, i);
+        if (peer->exited)
+            emu_report(w, i, EMU_DSMEM, "CTA %u of the pair has exited", peer->rank);
+        x->cta[0] = w->cta->rank & 1 ? peer : w->cta;
+        x->cta[1] = w->cta->rank & 1 ? w->cta : peer;
+    }
+    it->pc = (u32)(i - w->code);
+    it->loc = i->loc;
+    it->step = pipe_step;
+    return it;
+}
+
+static void pipe_post(struct warp *w, const struct insn *i, struct item *it) {
+    check_item_begin(w, it, true);
+    item_post(w->cta->grid->emu, it, &pipe_owner(w->cta, i->flags & U_PAIR)->tensor, AG_TENSOR);
+}
+
+/* One thread is to issue these; k threads issue k operations. */
+static void one_lane(struct warp *w, const struct insn *i, u32 m) {
+    if (m & (m - 1))
+        emu_report(w, i, EMU_WARP, "issued by %d lanes: that many operations, one lane is meant",
+                   __builtin_popcount(m));
+}
+
+/* Is something of this thread still in the pipe? */
+static bool thread_busy(struct warp *w, const struct insn *i, u32 lane) {
+    for (struct item *it = pipe_owner(w->cta, i->flags & U_PAIR)->tensor.head; it; it = it->next)
+        if (it->cta == w->cta && it->warp == w->id && it->lane == lane)
+            return true;
+    return false;
+}
+
+const char *umma_in_flight(struct cta *c, struct cta *of, u32 column, u32 columns) {
+    for (u32 k = 0; k < 2; k++) {
+        if (k && !(c->rank & 1))
+            break;
+        for (struct item *it = c->cluster->cta[c->rank - k]->tensor.head; it; it = it->next) {
+            const struct pipe_op *x = it->payload;
+            if (x->cta[0] != of && x->cta[1] != of)
+                continue;
+            u32 at = 0, n = 0;
+            if (x->kind == PIPE_MMA) {
+                const struct tmem_span d = umma_span_d(&x->mma);
+                at = d.column;
+                n = d.columns;
+            } else if (x->kind == PIPE_CP) {
+                at = x->cp.address & 0xffff;
+                n = 8;
+            }
+            if (n && at < column + columns && column < at + n)
+                return x->kind == PIPE_MMA ? "a tcgen05.mma in flight" : "a tcgen05.cp in flight";
+        }
+    }
+    return NULL;
+}
+
+/* --- mma --- */
+
+struct mma_form { /* kept with the instruction */
+    struct umma_form form;
+    ref d, a, b, idesc, pred, mask[8];
+    s64 d_off, a_off;
+    u32 nmask, scale;
+};
+
+/* The operand lies in the CTA's shared memory. */
+static void check_range(struct warp *w, const struct insn *i, const struct matrix_view *v,
+                        char name) {
+    u32 lo, hi;
+    const struct cta *c = w->cta;
+    u32 last = desc_chunk(&v->desc, v->mn_major, v->rows - 1, v->chunks - 1) | 127;
+    if ((v->desc.start & ~127u) >= c->smem_lo && last < c->smem_hi)
+        return; /* addresses grow with both indices, and the swizzle stays in lines of 128 bytes */
+    view_range(v, &lo, &hi);
+    if (lo < c->smem_lo || hi > c->smem_hi)
+        emu_fault(w, i, "%c: shared memory 0x%x to 0x%x, the CTA has 0x%x to 0x%x", name, lo, hi,
+                  c->smem_lo, c->smem_hi);
+}
+
+static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct mma_form *f) {
+    struct item *it = pipe_new(w, i, l, PIPE_MMA);
+    struct pipe_op *x = it->payload;
+    struct umma *u = &x->mma;
+    char why[300];
+    u->form = f->form;
+    u->d = ((const u32 *)reg_at(w, f->d))[l] + (u32)f->d_off;
+    if (f->form.a_tmem)
+        u->a_addr = ((const u32 *)reg_at(w, f->a))[l] + (u32)f->a_off;
+    u->accumulate = pred_at(w, f->pred) >> l & 1;
+    u->scale_d = f->scale;
+    for (u32 k = 0; k < f->nmask; k++)
+        u->lane_mask[k] = ((const u32 *)reg_at(w, f->mask[k]))[l];
+    for (u32 k = 0; k < f->form.cta_group; k++)
+        u->cta[k] = (struct umma_cta){x->cta[k]->smem, tmem_of(x->cta[k])->cell};
+    u64 word_a = f->form.a_tmem ? 0 : ((const u64 *)reg_at(w, f->a))[l];
+    u64 word_b = ((const u64 *)reg_at(w, f->b))[l];
+    if (!umma_prepare(u, ((const u32 *)reg_at(w, f->idesc))[l], word_a, word_b, why, sizeof why))
+        emu_fault(w, i, "lane %u: %s", l, why);
+    const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
+    if (!f->form.a_tmem)
+        check_range(w, i, &a, 'A');
+    check_range(w, i, &b, 'B');
+    const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
+    for (u32 k = 0; k < f->form.cta_group; k++) {
+        tmem_need(w, i, x->cta[k], d.column, d.columns, "D");
+        if (t.columns)
+            tmem_need(w, i, x->cta[k], t.column, t.columns, "A");
+    }
+    pipe_post(w, i, it);
+}
+
+static int op_mma(struct warp *w, const struct insn *i, u32 m) {
+    const struct mma_form *f = (const void *)i->ops;
+    one_lane(w, i, m);
+    FOR_LANES(l, m) mma_issue(w, i, l, f);
+    return NEXT;
+}
+
+static bool pair_words(struct dec *d) {
+    bool one = dec_has(d, "cta_group::1"), two = dec_has(d, "cta_group::2");
+    if (one == two)
+        dec_fail(d, "cta_group::1 or cta_group::2 is due");
+    d->in->flags |= two ? (u32)U_PAIR : 0u;
+    return two;
+}
+
+/* [address] of tensor memory. */
+static ref tmem_operand(struct dec *d, struct opnd *o, s64 *off) {
+    bool wide;
+    ref r = dec_addr(d, o, SP_SHARED, off, &wide);
+    if (wide)
+        dec_fail(d, "a tensor memory address is a 32-bit register");
+    return r;
+}
+
+void dec_tcgen_mma(struct dec *d) {
+    static const char *const kinds[] = {"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8",
+                                        NULL};
+    struct mma_form *f = dec_alloc(d, sizeof *f);
+    int kind = dec_one_of(d, kinds);
+    if (kind < 0)
+        dec_fail(d, "this kind is not supported");
+    dec_nops(d, 5, 7);
+    f->form = (struct umma_form){.kind = (enum umma_kind)kind,
+                                 .cta_group = pair_words(d) ? 2 : 1,
+                                 .ws = !strncmp(d->text, "tcgen05.mma.ws", 14),
+                                 .a_tmem = d->op[1].kind == OP_MEM};
+    f->d = tmem_operand(d, &d->op[0], &f->d_off);
+    f->a = f->form.a_tmem ? tmem_operand(d, &d->op[1], &f->a_off) : dec_src(d, &d->op[1], T_B64);
+    f->b = dec_src(d, &d->op[2], T_B64);
+    f->idesc = dec_src(d, &d->op[3], T_B32);
+    u32 at = 4;
+    if (d->op[at].kind == OP_VEC) {
+        f->nmask = f->form.cta_group == 2 ? 8 : 4;
+        if (f->form.ws)
+            dec_fail(d, ".ws has no lane mask");
+        dec_vec(d, &d->op[at++], T_B32, false, f->mask, f->nmask);
+    }
+    if (at >= d->nops)
+        dec_fail(d, "the predicate enable-input-d is due");
+    f->pred = dec_pred(d, &d->op[at++], false);
+    if (at < d->nops) {
+        s64 v = dec_imm(d, &d->op[at++]);
+        if (f->form.ws && v)
+            dec_fail(d, "a zero-column mask is not supported");
+        if (v < 0 || v > 15)
+            dec_fail(d, "scale-input-d is 0 to 15");
+        f->scale = (u32)v;
+    }
+    if (at < d->nops)
+        dec_fail(d, "too many operands");
+    d->in->ops = (const void *)f;
+    d->in->fn = op_mma;
+}
+
+/* --- commit --- */
+
+static int op_commit(struct warp *w, const struct insn *i, u32 m) {
+    struct emu *e = w->cta->grid->emu;
+    one_lane(w, i, m);
+    FOR_LANES(l, m) {
+        u64 a = lane_address(w, i, i->a, l);
+        if ((a & WIN_MASK) == WIN_SHARED)
+            a &= 0xffffffff;
+        if (a >> 32 || a & 7)
+            emu_fault(w, i, "lane %u: 0x%llx is not the shared address of an mbarrier", l,
+                      (unsigned long long)a);
+        struct pipe_op op = {.kind = PIPE_COMMIT};
+        struct cta *c = mem_shared(w, i, l, SP_CLUSTER, (u32)a, 8, &op.commit.off);
+        op.commit.ctas = 1u << c->rank;
+        if (i->flags & U_MULTICAST) {
+            op.commit.ctas = ((const u32 *)reg_at(w, i->b))[l] & 0xffff;
+            if (!op.commit.ctas || op.commit.ctas >> w->cta->cluster->n)
+                emu_fault(w, i, "lane %u: multicast mask 0x%x in a cluster of %u", l,
+                          op.commit.ctas, w->cta->cluster->n);
+        }
+        for (u32 r = 0; r < w->cta->cluster->n; r++) {
+            struct cta *t = w->cta->cluster->cta[r];
+            struct mbarrier *b = op.commit.ctas >> r & 1 ? mbar_find(t, op.commit.off) : NULL;
+            if (!(op.commit.ctas >> r & 1))
+                continue;
+            if (!b)
+                emu_fault(w, i, "lane %u: no mbarrier is initialised at 0x%x of CTA %u", l,
+                          op.commit.off, r);
+            check_mbar_use(w, i, t, b);
+            mbar_note_arrival(w, i, b);
+        }
+        struct item *it = pipe_new(w, i, l, PIPE_COMMIT);
+        struct pipe_op *x = it->payload;
+        x->commit = op.commit;
+        if (thread_busy(w, i, l)) {
+            pipe_post(w, i, it);
+            continue;
+        }
+        free(it);
+        for (u32 r = 0; r < w->cta->cluster->n; r++)
+            if (op.commit.ctas >> r & 1)
+                mbar_arrive(e, w->cta->cluster->cta[r], op.commit.off, 1,
+                            check_release_clock(w, SEM_RELEASE | SCOPE_CLUSTER));
+    }
+    return NEXT;
+}
+
+void dec_tcgen_commit(struct dec *d) {
+    struct insn *in = d->in;
+    bool wide, multi = dec_has(d, "multicast::cluster");
+    u32 width;
+    dec_nops(d, multi ? 2 : 1, multi ? 2 : 1);
+    pair_words(d);
+    in->space = SP_CLUSTER;
+    in->a = dec_addr(d, &d->op[0], dec_has(d, "shared::cluster") ? SP_CLUSTER : SP_GENERIC,
+                     &in->imm, &wide);
+    in->flags |= (wide ? (u32)MEM_WIDE_ADDR : 0u) | (multi ? (u32)U_MULTICAST : 0u);
+    if (multi)
+        in->b = dec_any(d, &d->op[1], false, &width);
+    if (multi && width != 4)
+        dec_fail(d, "the mask is a 16-bit register");
+    in->fn = op_commit;
+}
+
+/* --- cp, shift --- */
+
+static int op_cp(struct warp *w, const struct insn *i, u32 m) {
+    one_lane(w, i, m);
+    FOR_LANES(l, m) {
+        struct item *it = pipe_new(w, i, l, PIPE_CP);
+        struct pipe_op *x = it->payload;
+        char why[300];
+        x->cp.shape = (enum tmem_copy)i->n;
+        x->cp.how = (enum tmem_decompress)i->size;
+        x->cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
+        if (!desc_decode_sm100(&x->cp.desc, ((const u64 *)reg_at(w, i->b))[l], why, sizeof why))
+            emu_fault(w, i, "lane %u: %s", l, why);
+        const char *bad = tmem_copy_refuse(x->cp.shape, x->cp.address);
+        if (bad)
+            emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x->cp.address, bad);
+        const struct matrix_view v = tmem_copy_view(x->cp.shape, &x->cp.desc);
+        check_range(w, i, &v, 'S');
+        for (int k = 0; k < 2 && x->cta[k]; k++)
+            tmem_need(w, i, x->cta[k], x->cp.address & 0xffff, (u32)tmem_copy_columns(x->cp.shape),
+                      "copy");
+        pipe_post(w, i, it);
+    }
+    return NEXT;
+}
+
+void dec_tcgen_cp(struct dec *d) {
+    static const char *const shapes[] = {"128x256b", "4x256b",  "128x128b",
+                                         "64x128b",  "32x128b", NULL};
+    static const u8 index[] = {TMEM_CP_128X256B, TMEM_CP_4X256B, TMEM_CP_128X128B,
+                               TMEM_CP_64X128B_02_13, TMEM_CP_32X128B_WARPX4};
+    struct insn *in = d->in;
+    int shape = dec_one_of(d, shapes);
+    dec_nops(d, 2, 2);
+    pair_words(d);
+    if (shape < 0)
+        dec_fail(d, "a shape is due");
+    bool x2a = dec_has(d, "warpx2::02_13"), x2b = dec_has(d, "warpx2::01_23"),
+         x4 = dec_has(d, "warpx4");
+    if ((shape == 3) != (x2a || x2b) || (shape == 4) != x4 || (x2a && x2b))
+        dec_fail(d, "64x128b needs warpx2, 32x128b warpx4, the others neither");
+    in->n = x2b ? (u8)TMEM_CP_64X128B_01_23 : index[shape];
+    in->size = dec_has(d, "b6x16_p32")   ? (u8)TMEM_CP_B6X16_P32
+               : dec_has(d, "b4x16_p64") ? (u8)TMEM_CP_B4X16_P64
+                                         : (u8)TMEM_CP_PLAIN;
+    in->a = tmem_operand(d, &d->op[0], &in->imm);
+    in->b = dec_src(d, &d->op[1], T_B64);
+    in->fn = op_cp;
+}
+
+static int op_shift(struct warp *w, const struct insn *i, u32 m) {
+    one_lane(w, i, m);
+    FOR_LANES(l, m) {
+        struct item *it = pipe_new(w, i, l, PIPE_SHIFT);
+        struct pipe_op *x = it->payload;
+        x->cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
+        const char *bad = tmem_shift_refuse(x->cp.address);
+        if (bad)
+            emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x->cp.address, bad);
+        for (int k = 0; k < 2 && x->cta[k]; k++)
+            tmem_need(w, i, x->cta[k], x->cp.address & 0xffff, 8, "shift");
+        pipe_post(w, i, it);
+    }
+    return NEXT;
+}
+
+void dec_tcgen_shift(struct dec *d) {
+    dec_nops(d, 1, 1);
+    pair_words(d);
+    d->in->a = tmem_operand(d, &d->op[0], &d->in->imm);
+    d->in->fn = op_shift;
+}
