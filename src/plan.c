@@ -33,6 +33,8 @@ static const struct family families[] = {
     [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 2.4, 70e3, 1.6, 1.0},
     [KERNEL_sm90r] = {"sm90r", 9, 0, true, true, true, 1.9, 50e3, 1.6, 0.8},
     [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
+    [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
+    [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
 };
 
 static const struct plan_part parts[] = {
@@ -230,7 +232,7 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
 
 static void offer_shares(struct search *s, struct candidate c) {
     const struct kernel_row *row = &kernel_rows[c.row];
-    const int64_t per_sm = row->arch == KERNEL_sm90 || row->arch == KERNEL_sm100 ? 1 : 2;
+    const int64_t per_sm = row->arch == KERNEL_sm90 || row->arch >= KERNEL_sm100 ? 1 : 2;
     c.schedule = GQA_SCHED_SHARES;
     c.splits = 1;
     c.finish = GQA_FINISH_PARTIAL;
@@ -378,7 +380,7 @@ static gqa_status search_named(struct search *s, const char *kernel, struct gqa_
         if (!plan_row_runs(s->part, i, why, sizeof why) ||
             !row_fits(&kernel_rows[i], s->p, why, sizeof why))
             return fail(err, GQA_ERR_UNSUPPORTED, "%s: %s", kernel, why);
-        if (rule && kernel_rows[i].arch != KERNEL_sm100)
+        if (rule && kernel_rows[i].arch < KERNEL_sm100)
             return fail(err, GQA_ERR_UNSUPPORTED, "%s: split rules are for sm100 kernels", kernel);
         if (rule)
             offer_rule(s, i, rule);
@@ -390,9 +392,9 @@ static gqa_status search_named(struct search *s, const char *kernel, struct gqa_
 }
 
 static void search_families(struct search *s, const char *family) {
-    for (int arch = 0; arch <= KERNEL_sm100; arch++) {
+    for (int arch = 0; arch <= KERNEL_sm100o; arch++) {
         char why[192] = "";
-        if (family && strcmp(families[arch].name, family))
+        if (family ? strcmp(families[arch].name, family) != 0 : arch > KERNEL_sm100)
             continue;
         const int row = family_row(s, (enum kernel_arch)arch, why, sizeof why);
         if (row >= 0 && plan_row_runs(s->part, row, why, sizeof why))

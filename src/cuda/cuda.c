@@ -519,7 +519,7 @@ static gqa_status cuda_decode(const gqa_plan *plan, const struct gqa_tensors *t,
     fill_problem(&a, &plan->problem);
     fill_schedule(&a, plan, workspace);
     const struct kernel_row *row = &kernel_rows[plan->choice.kernel];
-    if (row->arch == KERNEL_sm100)
+    if (row->arch >= KERNEL_sm100)
         status = maps_fill(&d->driver, &plan->problem, row, &a, err);
     if (status)
         return status;

@@ -28,6 +28,9 @@
  *   multiply --o.full    (1 commit)-> finish    a part's accumulators are complete
  *   multiply <--o.empty  (4 warps)--- finish    they are in registers
  *   finish   --mail.full (1 + tx)---> finish    of all CTAs of a cluster: statistics; outputs */
+#define GQA_L_STAGES 0
+#define GQA_O_STAGES 2 /* one part's accumulators leave while the next one's fill */
+
 #include "decode_sm100.cuh"
 #include "decode_sm100_load.cuh"
 #include "decode_sm100_multiply.cuh"
@@ -36,8 +39,9 @@
 #include "decode_sm100_cluster.cuh"
 
 enum {
-    FINISH_WARP = 0,
     SOFTMAX_WARP = 4,
+    SOFTMAX_WARPS = 4,
+    M_READERS = 1,
     MULTIPLY_WARP = 8,
     LOAD_WARP = 9,
     WARPS = 10,
@@ -45,83 +49,19 @@ enum {
 };
 static_assert(WARPS == GQA_WARPS_sm100(KV_BYTES, HEAD_DIM, ROWS), "shape.h is behind");
 
-DEV void init_pipe(const uint64_t *full, int full_count, const uint64_t *empty, int empty_count,
-                   int depth) {
-    for (int i = 0; i < depth; i++) {
-        mbarrier_init(smem_addr(full + i), full_count);
-        mbarrier_init(smem_addr(empty + i), empty_count);
-    }
-}
-
-DEV void init_barriers(struct smem *smem) {
-    struct side *x = &smem->side;
-    init_pipe(smem->kv_full, 1, smem->kv_empty, 1, RING);
-    init_pipe(x->q_full, 4, x->q_empty, 1 + 4, Q_STAGES);
-    init_pipe(x->s_full, 1, x->s_empty, 4, S_STAGES);
-    init_pipe(x->p_full, 4, x->p_empty, 1, P_STAGES);
-    init_pipe(x->stat_full, 4, x->stat_empty, 4, STAT_STAGES);
-    init_pipe(x->o_full, 1, x->o_empty, 4, O_STAGES);
-    init_pipe(&x->mail_full[0], 1, &x->mail_full[1], 1, 1);
-    fence_mbarrier_init();
-}
-
-DEV void start(const struct cta *c) {
-    if (c->warp == FINISH_WARP && c->lane == 0)
-        init_barriers(c->smem);
-    if (c->warp == LOAD_WARP && c->lane == 0) {
-        prefetch_tensormap(&c->args->k_map);
-        prefetch_tensormap(&c->args->v_map);
-    }
-    if (c->warp == MULTIPLY_WARP) {
-        tcgen05_alloc(smem_addr(&c->smem->side.tmem), TMEM_COLUMNS);
-        tcgen05_relinquish_alloc_permit();
-    }
-    tcgen05_fence_before_thread_sync();
-    __syncthreads();
-    tcgen05_fence_after_thread_sync();
-}
-
-/* Peers may write here from now on. */
-DEV void open_mail(const struct cta *c) {
-    if (threadIdx.x == 0)
-        mail_expect(c);
-    __syncwarp();
-    barrier_cluster_arrive();
-}
-
-DEV void stop(const struct cta *c) {
-    tcgen05_fence_before_thread_sync();
-    __syncthreads();
-    tcgen05_fence_after_thread_sync();
-    if (c->warp == MULTIPLY_WARP)
-        tcgen05_dealloc(c->tmem, TMEM_COLUMNS);
-}
+#include "decode_sm100_frame.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     GQA_KERNEL_NAME(const __grid_constant__ struct gqa_args args) {
     extern __shared__ __align__(1024) unsigned char raw[];
-    const bool in_cluster = args.finish >= GQA_FINISH_ATOMIC;
-    struct cta c;
-    c.args = &args;
-    c.smem = (struct smem *)raw;
-    c.warp = threadIdx.x / 32;
-    c.lane = threadIdx.x % 32;
-    start(&c);
-    if (in_cluster)
-        open_mail(&c);
-    c.tmem = c.smem->side.tmem;
-    pdl_wait();
-    c.first = work_first(&args);
-    c.tiles = tiles_first(&args, &c.first);
-    if (in_cluster)
-        barrier_cluster_wait();
+    const struct cta c = start(&args, raw);
     if (c.warp == LOAD_WARP)
         load(&c);
     else if (c.warp == MULTIPLY_WARP)
         multiply(&c);
     else if (c.warp >= SOFTMAX_WARP)
         softmax(&c);
-    else if (in_cluster)
+    else if (args.finish >= GQA_FINISH_ATOMIC)
         finish_in_cluster(&c);
     else
         finish(&c);

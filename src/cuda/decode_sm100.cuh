@@ -48,8 +48,10 @@ enum {
     P_STAGES = 2,
     S_STAGES = 4,
     Q_STAGES = 2,
-    O_STAGES = 2,
+    O_STAGES = GQA_O_STAGES,
+    L_STAGES = GQA_L_STAGES, /* sums that softmax leaves to correction */
     STAT_STAGES = 2,
+    M_STAGES = 4, /* pipelines whose maxima are exact */
     MAX_CLUSTER = 16,
 };
 
@@ -72,9 +74,10 @@ static_assert(Q_BYTES % 1024 == 0 && P_BYTES % 1024 == 0, "swizzle patterns star
 /* --- Tensor memory, columns --- */
 
 enum {
-    S_COLUMN = 0,                       /* [S_STAGES][N] */
-    O_COLUMN = S_COLUMN + S_STAGES * N, /* [O_STAGES][V_BLOCKS][N] */
-    USED_COLUMNS = O_COLUMN + O_STAGES * V_BLOCKS * N,
+    S_COLUMN = 0,                                  /* [S_STAGES][N] */
+    O_COLUMN = S_COLUMN + S_STAGES * N,            /* [O_STAGES][V_BLOCKS][N] */
+    L_COLUMN = O_COLUMN + O_STAGES * V_BLOCKS * N, /* [L_STAGES][ROWS] */
+    USED_COLUMNS = L_COLUMN + L_STAGES * ROWS,
     TMEM_COLUMNS = USED_COLUMNS <= 64    ? 64
                    : USED_COLUMNS <= 128 ? 128
                    : USED_COLUMNS <= 256 ? 256
@@ -222,6 +225,8 @@ struct side {
     unsigned char q[Q_STAGES][Q_BYTES];
     float mail_o[(HEAD_DIM + MAX_CLUSTER) * ROWS]; /* from peers: [peer][element][row] */
     float mail_ml[MAX_CLUSTER][2][ROWS];           /* from peers: reference maximum, sum */
+    float maxima[M_STAGES][ROWS];                  /* exact: after each tile, for correction */
+    float tops[P_STAGES][4][ROWS];                 /* exact: per warp, while maxima are exchanged */
     float max[ROWS];     /* softmax: reference maxima of the part, log2 units */
     float top[4][ROWS];  /* softmax, raising maxima: per warp */
     float rescale[ROWS]; /* ... what sums and accumulators are multiplied by */
@@ -233,6 +238,8 @@ struct side {
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t s_full[S_STAGES], s_empty[S_STAGES];
     uint64_t o_full[O_STAGES], o_empty[O_STAGES];
+    uint64_t m_full[M_STAGES], m_empty[M_STAGES];
+    uint64_t l_full[L_STAGES + 1], l_empty[L_STAGES + 1];
     uint64_t stat_full[STAT_STAGES], stat_empty[STAT_STAGES];
     uint64_t mail_full[2]; /* statistics; outputs */
     uint32_t tmem;

@@ -207,23 +207,28 @@ DEV void finish_atomic(const struct cta *c, const struct work *w, const struct p
 
 /* --- The role --- */
 
+/* A part whose tiles are all summed into the slot at which `o` stands. */
+DEV void cluster_close(const struct cta *c, const struct work *w, const struct pipe *stat,
+                       const struct pipe *o) {
+    if (w->tiles)
+        pipe_wait(stat);
+    stats_send(c, &c->smem->side.stats[stat->slot], w->tiles);
+    pdl_launch_dependents();
+    if (c->args->finish == GQA_FINISH_CLUSTER)
+        finish_cluster(c, w, o);
+    else
+        finish_atomic(c, w, o);
+}
+
 DEV void finish_in_cluster(const struct cta *c) {
     const struct side *side = &c->smem->side;
     struct pipe q = pipe_producer(side->q_full, side->q_empty, Q_STAGES);
-    struct pipe stat = pipe_consumer(side->stat_full, side->stat_empty, STAT_STAGES);
+    const struct pipe stat = pipe_consumer(side->stat_full, side->stat_empty, STAT_STAGES);
     const struct pipe o = pipe_consumer(side->o_full, side->o_empty, O_STAGES);
-    const struct work *w = &c->first;
-    if (!w->live)
+    if (!c->first.live)
         return;
-    query_prepare(c, w, &q);
-    if (w->tiles)
-        pipe_wait(&stat);
-    stats_send(c, &side->stats[stat.slot], w->tiles);
-    pdl_launch_dependents();
-    if (c->args->finish == GQA_FINISH_CLUSTER)
-        finish_cluster(c, w, &o);
-    else
-        finish_atomic(c, w, &o);
+    query_prepare(c, &c->first, &q);
+    cluster_close(c, &c->first, &stat, &o);
 }
 
 #endif

@@ -94,14 +94,11 @@ DEV void weigh_stage(const struct cta *c, uint32_t o_tmem, int kv_slot, int p_sl
     }
 }
 
-/* One tile's weighted sum. */
-DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, struct pipe *o,
+/* One tile's weighted sum into O's slot `o_slot`, which it clears if `first`. */
+DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, int o_slot, bool first,
                const struct tiles *t) {
-    const bool first = t->tile == 0, last = t->tile == t->w.tiles - 1;
     const struct cover x = cover_of(t);
     const bool ragged = x.lo % STEP || x.hi % STEP;
-    if (first)
-        pipe_acquire(o);
     pipe_wait(p);
     tcgen05_fence_after_thread_sync();
     for (int token = 0; token < TILE; token += V_TOKENS)
@@ -110,38 +107,84 @@ DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, struct pipe
             if (ragged)
                 scrub(c, kv->slot, &x, token);
             if (c->lane == 0) {
-                weigh_stage(c, c->tmem + O_COLUMN + (o->slot * V_BLOCKS + block) * N, kv->slot,
+                weigh_stage(c, c->tmem + O_COLUMN + (o_slot * V_BLOCKS + block) * N, kv->slot,
                             p->slot, token, &x, first);
                 tcgen05_commit(pipe_empty(kv));
             }
             __syncwarp();
         }
-    if (c->lane == 0) {
+    if (c->lane == 0)
         tcgen05_commit(pipe_empty(p));
-        if (last)
-            tcgen05_commit(pipe_full(o));
-    }
     __syncwarp();
     pipe_next(p);
-    if (last)
-        pipe_next(o);
+}
+
+/* The issuer's rings. */
+struct multiply_pipes {
+    struct pipe kv, q, s, p, o;
+};
+
+DEV struct multiply_pipes multiply_pipes_of(const struct cta *c) {
+    const struct side *x = &c->smem->side;
+    struct multiply_pipes y;
+    y.kv = pipe_consumer(c->smem->kv_full, c->smem->kv_empty, RING);
+    y.q = pipe_consumer(x->q_full, x->q_empty, Q_STAGES);
+    y.s = pipe_producer(x->s_full, x->s_empty, S_STAGES);
+    y.p = pipe_consumer(x->p_full, x->p_empty, P_STAGES);
+    y.o = pipe_producer(x->o_full, x->o_empty, O_STAGES);
+    return y;
+}
+
+/* A slot of O takes all tiles of a part; slots alternate between parts. */
+DEV void weigh_for_part(const struct cta *c, struct multiply_pipes *x, const struct tiles *t) {
+    const bool first = t->tile == 0, last = t->tile == t->w.tiles - 1;
+    if (first)
+        pipe_acquire(&x->o);
+    weigh(c, &x->kv, &x->p, x->o.slot, first, t);
+    if (!last)
+        return;
+    if (c->lane == 0)
+        tcgen05_commit(pipe_full(&x->o));
+    __syncwarp();
+    pipe_next(&x->o);
 }
 
 DEV void multiply(const struct cta *c) {
-    const struct side *x = &c->smem->side;
-    struct pipe kv = pipe_consumer(c->smem->kv_full, c->smem->kv_empty, RING);
-    struct pipe q = pipe_consumer(x->q_full, x->q_empty, Q_STAGES);
-    struct pipe s = pipe_producer(x->s_full, x->s_empty, S_STAGES);
-    struct pipe p = pipe_consumer(x->p_full, x->p_empty, P_STAGES);
-    struct pipe o = pipe_producer(x->o_full, x->o_empty, O_STAGES);
+    struct multiply_pipes x = multiply_pipes_of(c);
     struct tiles k = c->tiles, v = k;
     for (int i = 0; v.w.live; i++) {
         if (k.w.live) {
-            score(c, &kv, &q, &s, &k);
+            score(c, &x.kv, &x.q, &x.s, &k);
             tiles_next(c->args, &k);
         }
         if (i >= LOOKAHEAD) {
-            weigh(c, &kv, &p, &o, &v);
+            weigh_for_part(c, &x, &v);
+            tiles_next(c->args, &v);
+        }
+    }
+}
+
+/* Slots of O alternate between tiles and are handed to correction after each. */
+DEV void weigh_for_tile(const struct cta *c, struct multiply_pipes *x, const struct tiles *t) {
+    pipe_acquire(&x->o);
+    weigh(c, &x->kv, &x->p, x->o.slot, t->tile < O_STAGES, t);
+    if (c->lane == 0)
+        tcgen05_commit(pipe_full(&x->o));
+    __syncwarp();
+    pipe_next(&x->o);
+}
+
+/* multiply() with weigh_for_tile: pipelines in which correction sees every tile. */
+DEV void multiply_each(const struct cta *c) {
+    struct multiply_pipes x = multiply_pipes_of(c);
+    struct tiles k = c->tiles, v = k;
+    for (int i = 0; v.w.live; i++) {
+        if (k.w.live) {
+            score(c, &x.kv, &x.q, &x.s, &k);
+            tiles_next(c->args, &k);
+        }
+        if (i >= LOOKAHEAD) {
+            weigh_for_tile(c, &x, &v);
             tiles_next(c->args, &v);
         }
     }

@@ -178,18 +178,23 @@ DEV void weights_put(uint32_t p_smem, int token, const float y[ROWS]) {
                      __uint_as_float(w[i + 3]));
 }
 
-/* Scores -> weights in the slot; the sums join after the weights are on their way. */
-DEV void weights_publish(const struct cta *c, struct softmax *x, const struct pipe *p,
-                         float y[ROWS]) {
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        y[r] = ex2_approx_ftz(y[r] - c->smem->side.max[r]);
+/* The thread's weights to the next slot of P. */
+DEV void weights_send(const struct cta *c, const struct pipe *p, const float y[ROWS]) {
     pipe_acquire(p);
     weights_put(smem_addr(c->smem->side.p[p->slot]), threadIdx.x % SOFTMAX_THREADS, y);
     fence_proxy_async();
     __syncwarp();
     if (c->lane == 0)
         pipe_commit(p);
+}
+
+/* Scores -> weights; the sums join after the weights are on their way. */
+DEV void weights_publish(const struct cta *c, struct softmax *x, const struct pipe *p,
+                         float y[ROWS]) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        y[r] = ex2_approx_ftz(y[r] - c->smem->side.max[r]);
+    weights_send(c, p, y);
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         x->sum[r] += y[r];
@@ -219,7 +224,8 @@ DEV float warp_row_sum(float x[ROWS], int lane) {
     return x[0];
 }
 
-DEV void stats_put(const struct cta *c, struct softmax *x, const struct pipe *stat) {
+/* `max` is lane r's row r's reference maximum. */
+DEV void stats_put(const struct cta *c, struct softmax *x, float max, const struct pipe *stat) {
     enum { LANES_PER_ROW = 32 / ROWS };
     struct stats *to = &c->smem->side.stats[stat->slot];
     const float sum = warp_row_sum(x->sum, c->lane);
@@ -227,7 +233,7 @@ DEV void stats_put(const struct cta *c, struct softmax *x, const struct pipe *st
     if (c->lane % LANES_PER_ROW == 0)
         to->sum[c->warp % 4][c->lane / LANES_PER_ROW] = sum;
     if (c->warp % 4 == 0 && c->lane < ROWS)
-        to->max[c->lane] = c->smem->side.max[c->lane];
+        to->max[c->lane] = max;
     __syncwarp();
     if (c->lane == 0)
         pipe_commit(stat);
@@ -268,7 +274,7 @@ DEV void softmax(const struct cta *c) {
         if (last) {
             if (c->lane == 0)
                 pipe_release(&q);
-            stats_put(c, &x, &stat);
+            stats_put(c, &x, side->max[c->lane % ROWS], &stat);
             pipe_next(&q);
             pipe_next(&stat);
             o_slot = (o_slot + 1) % O_STAGES;

@@ -15,7 +15,7 @@ CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
 
 # Words of a name: gqa decode sm90 bf16 d128 g8.
 cuda_word   = $(word $(2),$(subst _, ,$(1)))
-cuda_number = $(subst sm,,$(subst r,,$(call cuda_word,$(1),3)))
+cuda_number = $(patsubst %o,%,$(patsubst %s,%,$(patsubst %r,%,$(patsubst sm%,%,$(call cuda_word,$(1),3)))))
 cuda_arch   = $(if $(filter 80,$(cuda_number)),80,$(cuda_number)a)
 cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu
 cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(findstring helpers,$(1)),,-DGQA_KERNEL_NAME=$(1) \
