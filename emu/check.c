@@ -151,10 +151,65 @@ void cluster_barrier_free(struct cluster *cl) {
     (void)cl;
 }
 
-void check_item_begin(struct warp *w, struct item *it, bool async) { (void)w; (void)it; (void)async; }
-void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write, bool async) { (void)e;(void)it;(void)c;(void)off;(void)bytes;(void)write;(void)async; }
-void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write) { (void)e;(void)it;(void)addr;(void)bytes;(void)write; }
-struct clock *check_item_part(struct emu *e, struct item *it) { (void)e;(void)it; return NULL; }
-struct clock *check_item_done(struct emu *e, struct item *it) { (void)e;(void)it; return NULL; }
-void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 keep) { (void)w;(void)m;(void)bulk;(void)read;(void)keep; }
-struct clock *check_cp_async_clock(struct warp *w, u32 m) { (void)w;(void)m; return NULL; }
+void check_item_begin(struct warp *w, struct item *it, bool async) {
+    (void)w;
+    (void)it;
+    (void)async;
+}
+void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write,
+                     bool async) {
+    (void)e;
+    (void)it;
+    (void)c;
+    (void)off;
+    (void)bytes;
+    (void)write;
+    (void)async;
+}
+void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write) {
+    (void)e;
+    (void)it;
+    (void)addr;
+    (void)bytes;
+    (void)write;
+}
+struct clock *check_item_part(struct emu *e, struct item *it) {
+    (void)e;
+    (void)it;
+    return NULL;
+}
+struct clock *check_item_done(struct emu *e, struct item *it) {
+    (void)e;
+    (void)it;
+    return NULL;
+}
+void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 keep) {
+    (void)w;
+    (void)m;
+    (void)bulk;
+    (void)read;
+    (void)keep;
+}
+struct clock *check_cp_async_clock(struct warp *w, u32 m) {
+    (void)w;
+    (void)m;
+    return NULL;
+}
+
+void check_item_join(struct warp *w, struct item *it) {
+    (void)w;
+    (void)it;
+}
+void check_pending_set(struct warp *w, const ref *r, u32 n, bool written) {
+    (void)w;
+    (void)r;
+    (void)n;
+    (void)written;
+}
+void check_pending_clear(struct warp *w) {
+    (void)w;
+}
+void check_wgmma_wait(struct warp *w) {
+    (void)w;
+}
+

@@ -17,7 +17,8 @@ enum fence_kind {
     FENCE_TENSORMAP,
     FENCE_MBARRIER_INIT,
     FENCE_TCGEN_BEFORE,
-    FENCE_TCGEN_AFTER
+    FENCE_TCGEN_AFTER,
+    FENCE_WGMMA
 };
 void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem);
 void check_warp_sync(struct warp *w, u32 m);
@@ -43,8 +44,14 @@ void check_lane_exit(struct warp *w, const struct insn *i, u32 m);
 
 /* Issued by warp w now; async: its accesses belong to the async proxy. */
 void check_item_begin(struct warp *w, struct item *it, bool async);
-void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write, bool async);
+void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write,
+                     bool async);
 void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write);
+void check_item_join(struct warp *w, struct item *it); /* another warp issued its share */
+/* Registers that an asynchronous operation writes (or reads, written false) until cleared. */
+void check_pending_set(struct warp *w, const ref *r, u32 n, bool written);
+void check_pending_clear(struct warp *w);
+void check_wgmma_wait(struct warp *w);
 /* What completing a part, or all, of the item releases. */
 struct clock *check_item_part(struct emu *e, struct item *it);
 struct clock *check_item_done(struct emu *e, struct item *it);
@@ -78,6 +85,8 @@ void emu_wake_grid(struct emu *e);
 void tmem_reset(struct cta *c);
 void tmem_free(struct cta *c);
 void tmem_exit(struct cta *c, u32 warp, u32 loc);
+/* op_wgmma.c */
+void wgmma_free(struct cta *c);
 /* op_async.c */
 void warp_free_parts(struct warp *w);
 /* launch.c */

@@ -23,7 +23,8 @@
     "L2::128B L2::256B unified "
 #define VEC " v2 v4 v8 "
 #define BULK                                                                                       \
-    " shared::cluster shared::cta global mbarrier::complete_tx::bytes bulk_group multicast::cluster "  \
+    " shared::cluster shared::cta global mbarrier::complete_tx::bytes bulk_group "                 \
+    "multicast::cluster "                                                                          \
     "L2::cache_hint "
 #define TENSOR " 1d 2d 3d 4d 5d tile tile::gather4 tile::scatter4 cta_group::1 cta_group::2 "
 

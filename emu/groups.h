@@ -21,7 +21,9 @@ static inline void group_advance(struct group_ring *r) {
         r->read++;
 }
 /* Can another group be opened? */
-static inline bool group_full(const struct group_ring *r) { return r->committed - r->done >= GROUP_SLOTS - 2; }
+static inline bool group_full(const struct group_ring *r) {
+    return r->committed - r->done >= GROUP_SLOTS - 2;
+}
 static inline bool group_waits(struct group_ring *r, u32 keep, bool read) {
     group_advance(r);
     u32 done = read ? r->read : r->done;

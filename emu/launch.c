@@ -409,6 +409,7 @@ static void retire_grids(struct emu *e) {
 static void cta_put(struct emu *e, struct cta *c) {
     for (u32 k = 0; k < c->nwarps; k++)
         warp_free_parts(&c->warps[k]);
+    wgmma_free(c);
     check_cta_free(c);
     c->next_free = e->free_cta;
     e->free_cta = c;

@@ -83,7 +83,7 @@ struct warp {
     u32 cp_pending[LANES];              /* cp.async copies under way */
     u64 async_seq;
     struct deferred *deferred; /* arrivals that wait for cp.async copies */
-    u32 tcgen_ld, tcgen_st; /* asynchronous tcgen05.ld / st outstanding */
+    u32 tcgen_ld, tcgen_st;    /* asynchronous tcgen05.ld / st outstanding */
     struct wgmma_state *wgmma;
     struct warp_check *check; /* NULL when unchecked */
     s32 ready_slot;           /* in emu.ready, -1 */
@@ -121,7 +121,6 @@ struct tmem {
     u16 owner[TMEM_COLUMNS]; /* allocation number, 0 free */
     u32 nallocs;
     bool relinquished;
-    u32 users;
 };
 
 /* --- Asynchronous agents --- */
@@ -186,7 +185,8 @@ struct cta {
     u32 outstanding; /* asynchronous items that touch this CTA */
     struct cta_check *check;
     struct cta *next_free;
-    bool reg_budget; /* setmaxnreg has an effect */
+    struct warpgroup **wg; /* op_wgmma.c */
+    bool reg_budget;       /* setmaxnreg has an effect */
     u32 regs_free;
 };
 

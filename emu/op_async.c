@@ -102,8 +102,11 @@ static int op_cp_async(struct warp *w, const struct insn *i, u32 m) {
             emu_fault(w, i, "lane %u: source size %u of a copy of %u", l, x->bytes, i->n);
         x->dst = mem_at(w, i, l, i->space, x->dst_addr, i->n, ACC_WRITE | ACC_ASYNC);
         if (x->src_addr & (i->n - 1u))
-            emu_fault(w, i, "lane %u: source 0x%llx is not aligned to %u bytes", l, (unsigned long long)x->src_addr, i->n);
-        x->src = x->bytes ? mem_at(w, i, l, SP_GLOBAL, x->src_addr, x->bytes, ACC_READ | ACC_ASYNC | ACC_NOALIGN) : x->dst;
+            emu_fault(w, i, "lane %u: source 0x%llx is not aligned to %u bytes", l,
+                      (unsigned long long)x->src_addr, i->n);
+        x->src = x->bytes ? mem_at(w, i, l, SP_GLOBAL, x->src_addr, x->bytes,
+                                   ACC_READ | ACC_ASYNC | ACC_NOALIGN)
+                          : x->dst;
         x->group = r[l].committed;
         r[l].pending[x->group % GROUP_SLOTS]++;
         w->cp_pending[l]++;
@@ -171,7 +174,8 @@ static int op_wait_group(struct warp *w, const struct insn *i, u32 m) {
             continue;
         }
         if (group_waits(&r[l], keep, i->n & GR_READ))
-            return block_on(w, wait_key(KEY_ASYNC, 0), i->n & GR_BULK ? "bulk copy groups" : "cp.async groups");
+            return block_on(w, wait_key(KEY_ASYNC, 0),
+                            i->n & GR_BULK ? "bulk copy groups" : "cp.async groups");
     }
     check_wait_group(w, m, i->n & GR_BULK, i->n & GR_READ, keep);
     return NEXT;
@@ -184,7 +188,8 @@ void dec_commit_group(struct dec *d) {
 void dec_wait_group(struct dec *d) {
     bool all = strstr(d->text, "wait_all") != NULL;
     dec_nops(d, !all, !all);
-    d->in->n = (u8)((strstr(d->text, ".bulk.") ? GR_BULK : 0) | (dec_has(d, "read") ? GR_READ : 0) | (all ? GR_ALL : 0));
+    d->in->n = (u8)((strstr(d->text, ".bulk.") ? GR_BULK : 0) | (dec_has(d, "read") ? GR_READ : 0) |
+                    (all ? GR_ALL : 0));
     d->in->imm = all ? 0 : dec_imm(d, &d->op[0]);
     if (d->in->imm < 0)
         dec_fail(d, "a negative count");
@@ -207,7 +212,8 @@ static int op_cp_arrive(struct warp *w, const struct insn *i, u32 m) {
         u64 a = lane_address(w, i, i->a, l);
         u32 off;
         if (a & 7)
-            emu_fault(w, i, "lane %u: mbarrier address 0x%llx is not a multiple of 8", l, (unsigned long long)a);
+            emu_fault(w, i, "lane %u: mbarrier address 0x%llx is not a multiple of 8", l,
+                      (unsigned long long)a);
         struct cta *c = mem_shared(w, i, l, SP_SHARED, (u32)a, 8, &off);
         struct mbarrier *b = mbar_find(c, off);
         if (!b)
@@ -256,7 +262,8 @@ static bool remote_step(struct emu *e, struct item *it) {
     e->running = &it->cta->warps[it->warp];
     e->at = &it->grid->fn->code[it->pc];
     if (r->dst->exited)
-        emu_report(e->running, e->at, EMU_DSMEM, "arrives at CTA %u of the cluster, which has exited", r->dst->rank);
+        emu_report(e->running, e->at, EMU_DSMEM,
+                   "arrives at CTA %u of the cluster, which has exited", r->dst->rank);
     u8 *p = r->dst->smem + r->off;
     check_item_smem(e, it, r->dst, r->off, r->bytes, true, r->op != 99);
     if (r->op == 99) {
@@ -276,14 +283,17 @@ static bool remote_step(struct emu *e, struct item *it) {
     return true;
 }
 
-static struct cta *cluster_at(struct warp *w, const struct insn *i, u32 l, u64 a, u32 bytes, u32 *off) {
+static struct cta *cluster_at(struct warp *w, const struct insn *i, u32 l, u64 a, u32 bytes,
+                              u32 *off) {
     if (i->space == SP_GENERIC) {
         if ((a & WIN_MASK) != WIN_SHARED)
-            emu_fault(w, i, "lane %u: generic address 0x%llx is not in shared memory", l, (unsigned long long)a);
+            emu_fault(w, i, "lane %u: generic address 0x%llx is not in shared memory", l,
+                      (unsigned long long)a);
         a &= 0xffffffff;
     }
     if (a & (bytes - 1))
-        emu_fault(w, i, "lane %u: address 0x%llx is not aligned to %u bytes", l, (unsigned long long)a, bytes);
+        emu_fault(w, i, "lane %u: address 0x%llx is not aligned to %u bytes", l,
+                  (unsigned long long)a, bytes);
     return mem_shared(w, i, l, SP_CLUSTER, (u32)a, bytes, off);
 }
 
@@ -301,7 +311,8 @@ static int op_remote(struct warp *w, const struct insn *i, u32 m) {
         u64 mb = lane_value(w, i->b, l, i->flags & (1u << MEM_FLAGS)) + (u64)(s64)(s32)i->rejoin;
         struct cta *c = cluster_at(w, i, l, mb, 8, &r->mbar);
         if (c != r->dst)
-            emu_fault(w, i, "lane %u: data go to CTA %u, the mbarrier is in CTA %u", l, r->dst->rank, c->rank);
+            emu_fault(w, i, "lane %u: data go to CTA %u, the mbarrier is in CTA %u", l,
+                      r->dst->rank, c->rank);
         for (u32 k = 0; k < i->n; k++)
             memcpy(r->data + k * i->size, (const u8 *)reg_at(w, i->ops[k]) + l * i->size, i->size);
         it->pc = (u32)(i - w->code);
@@ -334,9 +345,12 @@ static void remote(struct dec *d, u32 op) {
     in->target = op | (u32)t << 8;
     in->fn = op_remote;
 }
-void dec_st_async(struct dec *d) { remote(d, 99); }
+void dec_st_async(struct dec *d) {
+    remote(d, 99);
+}
 void dec_red_async(struct dec *d) {
-    static const char *const names[] = {"add", "min", "max", "inc", "dec", "cas", "exch", "and", "or", "xor", NULL};
+    static const char *const names[] = {"add",  "min", "max", "inc", "dec", "cas",
+                                        "exch", "and", "or",  "xor", NULL};
     int k = dec_one_of(d, names);
     enum type t = dec_type(d, 0);
     if (k < 0 || t == T_F32 || t == T_F64)

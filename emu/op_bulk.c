@@ -10,7 +10,13 @@
 #include "tensormap.h"
 #include <stdlib.h>
 
-enum { B_MULTICAST = 1 << MEM_FLAGS, B_PAIR = 2 << MEM_FLAGS, B_WIDE_MBAR = 4 << MEM_FLAGS, B_WIDE_SRC = 8 << MEM_FLAGS, B_REMOTE = 16 << MEM_FLAGS };
+enum {
+    B_MULTICAST = 1 << MEM_FLAGS,
+    B_PAIR = 2 << MEM_FLAGS,
+    B_WIDE_MBAR = 4 << MEM_FLAGS,
+    B_WIDE_SRC = 8 << MEM_FLAGS,
+    B_REMOTE = 16 << MEM_FLAGS
+};
 
 /* --- Loads --- */
 
@@ -25,9 +31,11 @@ struct load {
     u32 ctas; /* destinations by rank */
 };
 
-static void load_part(struct emu *e, struct item *it, struct load *x, struct cta *c, u32 first, u32 n) {
+static void load_part(struct emu *e, struct item *it, struct load *x, struct cta *c, u32 first,
+                      u32 n) {
     if (c->exited)
-        emu_report(e->running, e->at, EMU_DSMEM, "writes shared memory of CTA %u of the cluster, which has exited", c->rank);
+        emu_report(e->running, e->at, EMU_DSMEM,
+                   "writes shared memory of CTA %u of the cluster, which has exited", c->rank);
     if (x->tensor) {
         for (u32 k = first; k < first + n; k++) {
             struct tensormap_chunk ch;
@@ -83,7 +91,9 @@ static bool load_step(struct emu *e, struct item *it) {
     for (u32 r = 0; r < it->cta->cluster->n; r++) {
         if (!(x->ctas >> r & 1))
             continue;
-        u32 to = x->pair ? (r & ~1u) | (x->mbar_rank & 1) : x->ctas & (x->ctas - 1) ? r : x->mbar_rank;
+        u32 to = x->pair                   ? (r & ~1u) | (x->mbar_rank & 1)
+                 : x->ctas & (x->ctas - 1) ? r
+                                           : x->mbar_rank;
         e->stats[EMU_STAT_TMA_BYTES] += bytes;
         mbar_complete_tx(e, it->cta->cluster->cta[to], x->mbar, (s32)bytes, done);
         if (last)
@@ -108,8 +118,8 @@ static void load_post(struct warp *w, const struct insn *i, struct item *it, str
 }
 
 /* Shared address of lane l from operand r, as CTA and offset. */
-static struct cta *smem_at(struct warp *w, const struct insn *i, u32 l, ref r, bool wide, s64 add, enum space sp, u32 bytes,
-                           u32 align, u32 *off) {
+static struct cta *smem_at(struct warp *w, const struct insn *i, u32 l, ref r, bool wide, s64 add,
+                           enum space sp, u32 bytes, u32 align, u32 *off) {
     u64 a = lane_value(w, r, l, wide) + (u64)add;
     if (!wide)
         a = (u32)a;
@@ -118,7 +128,8 @@ static struct cta *smem_at(struct warp *w, const struct insn *i, u32 l, ref r, b
     if (a >> 32)
         emu_fault(w, i, "lane %u: 0x%llx is not a shared address", l, (unsigned long long)a);
     if (a & (align - 1))
-        emu_fault(w, i, "lane %u: shared address 0x%llx is not aligned to %u bytes", l, (unsigned long long)a, align);
+        emu_fault(w, i, "lane %u: shared address 0x%llx is not aligned to %u bytes", l,
+                  (unsigned long long)a, align);
     return mem_shared(w, i, l, sp, (u32)a, bytes, off);
 }
 
@@ -133,20 +144,25 @@ struct bulk { /* operands of all forms, kept with the instruction */
     bool reduce, gather, to_global, prefetch;
 };
 
-static void destinations(struct warp *w, const struct insn *i, u32 l, const struct bulk *b, struct load *x, struct cta *dst) {
-    struct cta *mc = smem_at(w, i, l, b->mbar, i->flags & B_WIDE_MBAR, b->mbar_off, b->dst_space == SP_SHARED ? SP_SHARED : SP_CLUSTER, 8, 8, &x->mbar);
+static void destinations(struct warp *w, const struct insn *i, u32 l, const struct bulk *b,
+                         struct load *x, struct cta *dst) {
+    struct cta *mc = smem_at(w, i, l, b->mbar, i->flags & B_WIDE_MBAR, b->mbar_off,
+                             b->dst_space == SP_SHARED ? SP_SHARED : SP_CLUSTER, 8, 8, &x->mbar);
     x->mbar_rank = mc->rank;
     x->pair = i->flags & B_PAIR;
     x->ctas = 1u << dst->rank;
     if (i->flags & B_MULTICAST) {
         x->ctas = ((const u32 *)reg_at(w, b->mask))[l] & 0xffff;
         if (!x->ctas || x->ctas >> w->cta->cluster->n)
-            emu_fault(w, i, "lane %u: multicast mask 0x%x in a cluster of %u", l, x->ctas, w->cta->cluster->n);
+            emu_fault(w, i, "lane %u: multicast mask 0x%x in a cluster of %u", l, x->ctas,
+                      w->cta->cluster->n);
     } else if (mc != dst && !(x->pair && (mc->rank ^ dst->rank) == 1)) {
-        emu_fault(w, i, "lane %u: data go to CTA %u, the mbarrier is in CTA %u", l, dst->rank, mc->rank);
+        emu_fault(w, i, "lane %u: data go to CTA %u, the mbarrier is in CTA %u", l, dst->rank,
+                  mc->rank);
     }
     u32 to = x->pair ? (dst->rank & ~1u) | (x->mbar_rank & 1) : mc->rank;
-    struct mbarrier *mb = to < w->cta->cluster->n ? mbar_find(w->cta->cluster->cta[to], x->mbar) : NULL;
+    struct mbarrier *mb =
+        to < w->cta->cluster->n ? mbar_find(w->cta->cluster->cta[to], x->mbar) : NULL;
     if (!mb)
         emu_fault(w, i, "lane %u: no mbarrier is initialised at 0x%x of CTA %u", l, x->mbar, to);
     check_mbar_use(w, i, w->cta->cluster->cta[to], mb);
@@ -162,7 +178,8 @@ static int op_bulk_load(struct warp *w, const struct insn *i, u32 m) {
             continue;
         struct item *it = item_new(w, l, sizeof(struct load));
         struct load *x = it->payload;
-        struct cta *dst = smem_at(w, i, l, b->dst, i->flags & MEM_WIDE_ADDR, b->dst_off, b->dst_space, bytes, 16, &off);
+        struct cta *dst = smem_at(w, i, l, b->dst, i->flags & MEM_WIDE_ADDR, b->dst_off,
+                                  b->dst_space, bytes, 16, &off);
         x->dst = off;
         x->bytes = bytes;
         x->units = bytes / 16;
@@ -174,7 +191,8 @@ static int op_bulk_load(struct warp *w, const struct insn *i, u32 m) {
             x->src = lane_value(w, b->src, l, true) + (u64)b->src_off;
             mem_at(w, i, l, SP_GLOBAL, x->src, bytes, ACC_READ | ACC_NOALIGN);
             if (x->src & 15)
-                emu_fault(w, i, "lane %u: global address 0x%llx is not aligned to 16 bytes", l, (unsigned long long)x->src);
+                emu_fault(w, i, "lane %u: global address 0x%llx is not aligned to 16 bytes", l,
+                          (unsigned long long)x->src);
         }
         destinations(w, i, l, b, x, dst);
         load_post(w, i, it, x);
@@ -184,11 +202,13 @@ static int op_bulk_load(struct warp *w, const struct insn *i, u32 m) {
 
 /* --- Tensor coordinates --- */
 
-static void tensor_copy(struct warp *w, const struct insn *i, u32 l, const struct bulk *b, struct tensormap_copy *c) {
+static void tensor_copy(struct warp *w, const struct insn *i, u32 l, const struct bulk *b,
+                        struct tensormap_copy *c) {
     char why[300];
     u64 a = lane_value(w, b->map, l, true) + (u64)b->map_off;
     if (a & 63)
-        emu_fault(w, i, "lane %u: tensor map at 0x%llx is not aligned to 64 bytes", l, (unsigned long long)a);
+        emu_fault(w, i, "lane %u: tensor map at 0x%llx is not aligned to 64 bytes", l,
+                  (unsigned long long)a);
     const void *map = mem_at(w, i, l, SP_GENERIC, a, 128, ACC_READ | ACC_NOALIGN);
     if (!tensormap_decode(&c->map, map, why, sizeof why))
         emu_fault(w, i, "lane %u: tensor map at 0x%llx: %s", l, (unsigned long long)a, why);
@@ -198,7 +218,8 @@ static void tensor_copy(struct warp *w, const struct insn *i, u32 l, const struc
 }
 
 /* Every byte of the tensor that the box touches is allocated. */
-static void check_rows(struct warp *w, const struct insn *i, u32 l, const struct tensormap_copy *c) {
+static void check_rows(struct warp *w, const struct insn *i, u32 l,
+                       const struct tensormap_copy *c) {
     for (u32 r = 0; r < c->rows; r++) {
         struct tensormap_row row;
         tensormap_row(c, r, &row);
@@ -207,10 +228,12 @@ static void check_rows(struct warp *w, const struct insn *i, u32 l, const struct
     }
 }
 
-static void tensor_prepare(struct warp *w, const struct insn *i, u32 l, const struct bulk *b, struct tensormap_copy *c) {
+static void tensor_prepare(struct warp *w, const struct insn *i, u32 l, const struct bulk *b,
+                           struct tensormap_copy *c) {
     char why[300];
     if (!b->gather && c->map.rank != b->dims)
-        emu_fault(w, i, "lane %u: a %uD copy with a tensor map of rank %u", l, b->dims, c->map.rank);
+        emu_fault(w, i, "lane %u: a %uD copy with a tensor map of rank %u", l, b->dims,
+                  c->map.rank);
     if (!tensormap_prepare(c, b->ncoords, b->to_global, why, sizeof why))
         emu_fault(w, i, "lane %u: %s", l, why);
     check_rows(w, i, l, c);
@@ -223,10 +246,12 @@ static int op_tensor_load(struct warp *w, const struct insn *i, u32 m) {
         struct load *x = it->payload;
         u32 off;
         tensor_copy(w, i, l, b, &x->c);
-        struct cta *dst = smem_at(w, i, l, b->dst, i->flags & MEM_WIDE_ADDR, b->dst_off, b->dst_space, 1, 1, &off);
+        struct cta *dst = smem_at(w, i, l, b->dst, i->flags & MEM_WIDE_ADDR, b->dst_off,
+                                  b->dst_space, 1, 1, &off);
         x->c.smem = off;
         tensor_prepare(w, i, l, b, &x->c);
-        smem_at(w, i, l, b->dst, i->flags & MEM_WIDE_ADDR, b->dst_off, b->dst_space, x->c.span, 1, &off);
+        smem_at(w, i, l, b->dst, i->flags & MEM_WIDE_ADDR, b->dst_off, b->dst_space, x->c.span, 1,
+                &off);
         x->tensor = true;
         x->bytes = x->c.bytes;
         x->units = x->c.chunks;
@@ -312,7 +337,8 @@ static bool store_step(struct emu *e, struct item *it) {
     return true;
 }
 
-static void store_post(struct warp *w, const struct insn *i, u32 l, struct item *it, struct store *x, const struct bulk *b) {
+static void store_post(struct warp *w, const struct insn *i, u32 l, struct item *it,
+                       struct store *x, const struct bulk *b) {
     struct group_ring *r = &groups_of(w, true)[l];
     x->reduce = b->reduce;
     x->op = b->op;
@@ -340,7 +366,8 @@ static int op_bulk_store(struct warp *w, const struct insn *i, u32 m) {
         x->dst = lane_value(w, b->dst, l, true) + (u64)b->dst_off;
         mem_at(w, i, l, SP_GLOBAL, x->dst, bytes, ACC_WRITE | ACC_NOALIGN);
         if (x->dst & 15)
-            emu_fault(w, i, "lane %u: global address 0x%llx is not aligned to 16 bytes", l, (unsigned long long)x->dst);
+            emu_fault(w, i, "lane %u: global address 0x%llx is not aligned to 16 bytes", l,
+                      (unsigned long long)x->dst);
         x->bytes = x->span = bytes;
         x->units = bytes / 16;
         x->type = b->type;
@@ -362,7 +389,8 @@ static int op_tensor_store(struct warp *w, const struct insn *i, u32 m) {
             if (why)
                 emu_fault(w, i, "lane %u: %s", l, why);
         }
-        smem_at(w, i, l, b->src, i->flags & B_WIDE_SRC, b->src_off, SP_SHARED, x->c.span, 1, &x->src);
+        smem_at(w, i, l, b->src, i->flags & B_WIDE_SRC, b->src_off, SP_SHARED, x->c.span, 1,
+                &x->src);
         x->tensor = true;
         x->bytes = x->c.bytes;
         x->span = x->c.span;
@@ -379,12 +407,14 @@ static int op_bulk_prefetch(struct warp *w, const struct insn *i, u32 m) {
         if (b->map != REF_NONE) {
             tensor_copy(w, i, l, b, &c);
             if (!b->gather && c.map.rank != b->dims)
-                emu_fault(w, i, "lane %u: a %uD prefetch with a tensor map of rank %u", l, b->dims, c.map.rank);
+                emu_fault(w, i, "lane %u: a %uD prefetch with a tensor map of rank %u", l, b->dims,
+                          c.map.rank);
         } else {
             u32 bytes = ((const u32 *)reg_at(w, b->size))[l];
             u64 a = lane_value(w, b->src, l, true) + (u64)b->src_off;
             if (bytes % 16 || (a & 15))
-                emu_fault(w, i, "lane %u: prefetch of %u bytes at 0x%llx: multiples of 16 are due", l, bytes, (unsigned long long)a);
+                emu_fault(w, i, "lane %u: prefetch of %u bytes at 0x%llx: multiples of 16 are due",
+                          l, bytes, (unsigned long long)a);
         }
     }
     return NEXT;
@@ -394,12 +424,19 @@ static int op_bulk_prefetch(struct warp *w, const struct insn *i, u32 m) {
 
 static struct bulk *new_bulk(struct dec *d) {
     struct bulk *b = dec_alloc(d, sizeof *b);
-    *b = (struct bulk){.dst = REF_NONE, .src = REF_NONE, .size = REF_NONE, .mbar = REF_NONE, .mask = REF_NONE, .map = REF_NONE};
+    *b = (struct bulk){.dst = REF_NONE,
+                       .src = REF_NONE,
+                       .size = REF_NONE,
+                       .mbar = REF_NONE,
+                       .mask = REF_NONE,
+                       .map = REF_NONE};
     d->in->ops = (const void *)b;
     return b;
 }
 
-static void wide_flag(struct dec *d, bool wide, u32 flag) { d->in->flags |= wide ? flag : 0; }
+static void wide_flag(struct dec *d, bool wide, u32 flag) {
+    d->in->flags |= wide ? flag : 0;
+}
 
 /* Trailing operands: the multicast mask, the cache policy. */
 static void trailing(struct dec *d, struct bulk *b, u32 at) {
@@ -440,7 +477,8 @@ static void map_operand(struct dec *d, struct bulk *b, struct opnd *o) {
 }
 
 static void reduction(struct dec *d, struct bulk *b) {
-    static const char *const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", NULL};
+    static const char *const names[] = {"add", "min", "max", "inc", "dec",
+                                        "and", "or",  "xor", NULL};
     b->reduce = !strncmp(d->text, "cp.reduce", 9);
     if (!b->reduce)
         return;
@@ -485,16 +523,25 @@ void dec_tensor(struct dec *d) {
 static enum elem_type bulk_type(struct dec *d) {
     switch (dec_type(d, 0)) {
     case T_U32:
-    case T_B32: return ELEM_U32;
-    case T_S32: return ELEM_S32;
+    case T_B32:
+        return ELEM_U32;
+    case T_S32:
+        return ELEM_S32;
     case T_U64:
-    case T_B64: return ELEM_U64;
-    case T_S64: return ELEM_S64;
-    case T_F16: return ELEM_F16;
-    case T_BF16: return ELEM_BF16;
-    case T_F32: return ELEM_F32;
-    case T_F64: return ELEM_F64;
-    default: dec_fail(d, "an element type is due");
+    case T_B64:
+        return ELEM_U64;
+    case T_S64:
+        return ELEM_S64;
+    case T_F16:
+        return ELEM_F16;
+    case T_BF16:
+        return ELEM_BF16;
+    case T_F32:
+        return ELEM_F32;
+    case T_F64:
+        return ELEM_F64;
+    default:
+        dec_fail(d, "an element type is due");
     }
 }
 

@@ -293,3 +293,43 @@ void dec_cvt(struct dec *d) {
         dec_fail(d, ".rs takes random bits as its last operand");
     in->fn = cvt_pack;
 }
+
+/* cvt.pack: a above b, each saturated to its width; narrower than 16 bits they go below c, which
+ * moves up. */
+static int op_cvt_pack(struct warp *w, const struct insn *i, u32 m) {
+    u32 *pd = reg_at(w, i->d);
+    const u32 *pa = reg_at(w, i->a), *pb = reg_at(w, i->b),
+              *pc = i->c == REF_NONE ? NULL : reg_at(w, i->c);
+    int bits = i->n;
+    s32 hi = (1 << (bits - i->size)) - 1, lo = i->size ? -hi - 1 : 0;
+    u32 mask = (u32)((1ull << bits) - 1);
+    FOR_LANES(l, m) {
+        s32 a = (s32)pa[l], b = (s32)pb[l];
+        u32 x = (u32)(a > hi   ? hi
+                      : a < lo ? lo
+                               : a) &
+                mask,
+            y = (u32)(b > hi   ? hi
+                      : b < lo ? lo
+                               : b) &
+                mask;
+        pd[l] = (pc ? pc[l] << 2 * bits : 0) | x << bits | y;
+    }
+    return NEXT;
+}
+void dec_cvt_pack(struct dec *d) {
+    static const char *const names[] = {"u2", "s2", "u4", "s4", "u8", "s8", "u16", "s16", NULL};
+    int k = dec_one_of(d, names);
+    bool three = dec_has(d, "b32");
+    if (k < 0 || three != (k < 6))
+        dec_fail(d, "this form does not exist");
+    dec_nops(d, three ? 4 : 3, three ? 4 : 3);
+    d->in->n = (u8)(2 << k / 2);
+    d->in->size = k & 1;
+    d->in->d = dec_dst(d, &d->op[0], T_B32);
+    d->in->a = dec_src(d, &d->op[1], T_S32);
+    d->in->b = dec_src(d, &d->op[2], T_S32);
+    if (three)
+        d->in->c = dec_src(d, &d->op[3], T_B32);
+    d->in->fn = op_cvt_pack;
+}

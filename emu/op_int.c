@@ -93,7 +93,7 @@ DEF2(mulhi_u, u64, u64, u64, mulhi_u64(a, b))
 static const handler t_mulhi[T_COUNT] = {
     [T_S16] = mulhi_s16, [T_U16] = mulhi_u16, [T_S32] = mulhi_s32,
     [T_U32] = mulhi_u32, [T_S64] = mulhi_s,   [T_U64] = mulhi_u};
-DEF2(mul24_s32, u32, s32, u32, (s64)(a << 8 >> 8) * (b << 8 >> 8))
+DEF2(mul24_s32, u32, s32, u32, (s64)((s32)((u32)a << 8) >> 8) * ((s32)((u32)b << 8) >> 8))
 DEF2(mul24_u32, u32, u32, u32, (a & 0xffffff) * (b & 0xffffff))
 DEF3(madlo_16, u32, u32, u16, a *b + c)
 DEF3(madlo_32, u32, u32, u32, a *b + c)
@@ -102,7 +102,8 @@ DEF3(madhi_s32, u32, s32, u32, (u32)((s64)a *b >> 32) + (u32)c)
 DEF3(madhi_u32, u32, u32, u32, (u32)((u64)a *b >> 32) + c)
 DEF3(madhi_s64, u64, s64, u64, (u64)mulhi_s64(a, b) + (u64)c)
 DEF3(madhi_u64, u64, u64, u64, mulhi_u64(a, b) + c)
-DEF3(mad24_s32, u32, s32, u32, (u32)((s64)(a << 8 >> 8) * (b << 8 >> 8)) + (u32)c)
+DEF3(mad24_s32, u32, s32, u32,
+     (u32)((s64)((s32)((u32)a << 8) >> 8) * ((s32)((u32)b << 8) >> 8)) + (u32)c)
 DEF3(mad24_u32, u32, u32, u32, (a & 0xffffff) * (b & 0xffffff) + c)
 
 /* .wide: the result is twice as wide as the factors */
@@ -319,6 +320,18 @@ static int lop3_pred(struct warp *w, const struct insn *i, u32 m) {
     pred_set(w, i->ops[0], m, i->n ? out & q : out | q);
     return NEXT;
 }
+/* Position of the n-th set bit of mask from base: n 0 is the bit at base itself. */
+static u32 find_nth(u32 mask, u32 base, s32 n) {
+    base &= 31;
+    if (n == 0)
+        return mask >> base & 1 ? base : ~0u;
+    s32 step = n > 0 ? 1 : -1, left = n > 0 ? n : -n;
+    for (s32 k = (s32)base; k >= 0 && k < 32; k += step)
+        if ((mask >> k & 1) && --left == 0)
+            return (u32)k;
+    return ~0u;
+}
+DEF3(fns_32, u32, u32, u32, find_nth(a, b, (s32)c))
 static u32 prmt(u32 a, u32 b, u32 c, u32 mode) {
     u64 v = (u64)b << 32 | a;
     u32 r = 0;
@@ -465,11 +478,19 @@ void dec_int_mul(struct dec *d) {
     }
     simple2(d, dec_has(d, "hi") ? t_mulhi : t_mul_lo);
 }
+DEF2(mul24hi_s32, u32, s32, u32, (u32)((s64)(s32)((u32)a << 8) * (s32)((u32)b << 8) >> 32))
+DEF2(mul24hi_u32, u32, u32, u32, (u64)(a & 0xffffff) * (b & 0xffffff) >> 16)
+DEF3(mad24hi_s32, u32, s32, u32, (u32)((s64)(s32)((u32)a << 8) * (s32)((u32)b << 8) >> 32) + (u32)c)
+DEF3(mad24hi_u32, u32, u32, u32, (u32)((u64)(a & 0xffffff) * (b & 0xffffff) >> 16) + c)
 void dec_mul24(struct dec *d) {
     enum type t = dec_type(d, 0);
-    if (dec_has(d, "hi"))
-        dec_fail(d, ".hi is not supported");
     bool mad = d->nops == 4;
+    if (dec_has(d, "hi")) { /* bits 47..16 of the 48-bit product */
+        mad ? dec_3(d, t) : dec_2(d, t);
+        d->in->fn =
+            t == T_S32 ? (mad ? mad24hi_s32 : mul24hi_s32) : (mad ? mad24hi_u32 : mul24hi_u32);
+        return;
+    }
     mad ? dec_3(d, t) : dec_2(d, t);
     d->in->fn = t == T_S32 ? (mad ? mad24_s32 : mul24_s32) : (mad ? mad24_u32 : mul24_u32);
 }
@@ -665,4 +686,8 @@ void dec_dp4a(struct dec *d) {
 }
 void dec_dp2a(struct dec *d) {
     dec_dot(d, true);
+}
+void dec_fns(struct dec *d) {
+    dec_3(d, T_B32);
+    d->in->fn = fns_32;
 }

@@ -16,7 +16,9 @@ static void whole_warp(struct warp *w, const struct insn *i, u32 m) {
 
 enum { M_TRANS = 1 << MEM_FLAGS };
 
-static u32 row_count(const struct insn *i, bool load) { return (u32)i->n * (i->size == 8 && load ? 16 : 8); }
+static u32 row_count(const struct insn *i, bool load) {
+    return (u32)i->n * (i->size == 8 && load ? 16 : 8);
+}
 
 static void matrix_rows(struct warp *w, const struct insn *i, u8 **rows, bool load) {
     u32 acc = load ? ACC_READ : ACC_WRITE;
@@ -64,7 +66,8 @@ static void matrix_common(struct dec *d, struct opnd *addr, struct opnd *data, b
     bool wide, b8 = dec_has(d, "b8"), big = dec_has(d, "m16n16");
     in->n = dec_has(d, "x4") ? 4 : dec_has(d, "x2") ? 2 : 1;
     in->size = b8 ? 8 : 16;
-    if (b8 != (big || dec_has(d, "m16n8")) || (b8 && !dec_has(d, "trans")) || (load && b8 && in->n == 4))
+    if (b8 != (big || dec_has(d, "m16n8")) || (b8 && !dec_has(d, "trans")) ||
+        (load && b8 && in->n == 4))
         dec_fail(d, "this combination of shape, count and type does not exist");
     u32 regs = load && b8 ? in->n * 2u : in->n;
     ref *r = dec_refs(d, regs);
@@ -123,8 +126,8 @@ static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
     for (int k = 0; k < f->c; k++)
         c[k] = reg_at(w, *r++);
     if (f->f64)
-        mma_f64(f->op.m, f->op.k, (double *const *)d, (const double *const *)a, (const double *const *)b,
-                (const double *const *)c, f->round);
+        mma_f64(f->op.m, f->op.k, (double *const *)d, (const double *const *)a,
+                (const double *const *)b, (const double *const *)c, f->round);
     else
         mma_sync(&f->op, d, a, b, c, e->model);
     return NEXT;
@@ -133,11 +136,12 @@ static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
 static const struct {
     const char *name;
     u8 fmt, bits, sgn, integer;
-} elements[] = {{"f16", NUM_F16, 16, 0, 0},  {"bf16", NUM_BF16, 16, 0, 0}, {"tf32", NUM_TF32, 32, 0, 0},
-                {"e4m3", NUM_E4M3, 8, 0, 0}, {"e5m2", NUM_E5M2, 8, 0, 0},  {"e2m3", NUM_E2M3, 8, 0, 0},
-                {"e3m2", NUM_E3M2, 8, 0, 0}, {"e2m1", NUM_E2M1, 8, 0, 0},  {"s8", 0, 8, 1, 1},
-                {"u8", 0, 8, 0, 1},          {"s4", 0, 4, 1, 1},           {"u4", 0, 4, 0, 1},
-                {"f32", NUM_F32, 32, 0, 0},  {"s32", 0, 32, 1, 1},         {"f64", 0, 64, 0, 0}};
+} elements[] = {
+    {"f16", NUM_F16, 16, 0, 0},  {"bf16", NUM_BF16, 16, 0, 0}, {"tf32", NUM_TF32, 32, 0, 0},
+    {"e4m3", NUM_E4M3, 8, 0, 0}, {"e5m2", NUM_E5M2, 8, 0, 0},  {"e2m3", NUM_E2M3, 8, 0, 0},
+    {"e3m2", NUM_E3M2, 8, 0, 0}, {"e2m1", NUM_E2M1, 8, 0, 0},  {"s8", 0, 8, 1, 1},
+    {"u8", 0, 8, 0, 1},          {"s4", 0, 4, 1, 1},           {"u4", 0, 4, 0, 1},
+    {"f32", NUM_F32, 32, 0, 0},  {"s32", 0, 32, 1, 1},         {"f64", 0, 64, 0, 0}};
 
 /* Types of D, A, B, C in the order of the opcode. */
 static void mma_types(struct dec *d, int t[4]) {

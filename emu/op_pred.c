@@ -168,14 +168,45 @@ static int op_set(struct warp *w, const struct insn *i, u32 m) {
     EACH_LANE(m, { d[l] = p >> l & 1 ? x->yes : 0; });
     return NEXT;
 }
+static bool half_type(enum type t) {
+    return t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2;
+}
+
+/* 16-bit operands: halves of the result, or one result; n tells the format, sem the halves */
+static int op_set_half(struct warp *w, const struct insn *i, u32 m) {
+    const struct set_extra *x = (const void *)i->ops;
+    const u32 *pa = reg_at(w, i->a), *pb = reg_at(w, i->b);
+    u32 *d = reg_at(w, x->out), c = i->c == REF_NONE ? 0 : pred_at(w, i->c);
+    FOR_LANES(l, m) {
+        u32 r = 0;
+        for (u32 k = 0; k < i->sem; k++) {
+            bool t = (u32)i->imm &
+                     class_of(half_value(pa[l] >> 16 * k, i->n), half_value(pb[l] >> 16 * k, i->n));
+            bool cl = c >> l & 1;
+            t = i->size == 1 ? t && cl : i->size == 2 ? t || cl : i->size == 3 ? t != cl : t;
+            r |= (t ? x->yes : 0) << 16 * k;
+        }
+        d[l] = r;
+    }
+    return NEXT;
+}
+
+static u32 set_yes(enum type td, bool halves) {
+    u32 one = td == T_F32                      ? 0x3f800000u
+              : td == T_F16 || td == T_F16X2   ? 0x3c00u
+              : td == T_BF16 || td == T_BF16X2 ? 0x3f80u
+                                               : ~0u;
+    return halves || type_bytes(td) == 2 ? one & 0xffff : one;
+}
+
 void dec_set(struct dec *d) {
     static const char *const bools[] = {"and", "or", "xor", NULL};
     enum type td = dec_type(d, 0), ts = dec_type(d, 1);
     struct insn *in = d->in;
     struct set_extra *x = dec_alloc(d, sizeof *x);
     int b = dec_one_of(d, bools);
-    if (type_bytes(td) != 4 || td == T_F16X2 || td == T_BF16X2 || type_bytes(ts) < 4)
-        dec_fail(d, "only 32-bit results of scalar comparisons are supported");
+    if (type_bytes(td) > 4 || (type_bytes(ts) < 4 && !half_type(ts)))
+        dec_fail(d, "these types are not supported");
     dec_nops(d, b < 0 ? 3 : 4, b < 0 ? 3 : 4);
     x->out = dec_dst(d, &d->op[0], td);
     compare(d, ts, &d->op[1], &d->op[2]);
@@ -183,7 +214,12 @@ void dec_set(struct dec *d) {
     if (b >= 0)
         in->c = dec_pred(d, &d->op[3], false);
     x->cmp = in->fn;
-    x->yes = td == T_F32 ? 0x3f800000u : ~0u;
+    x->yes = set_yes(td, ts == T_F16X2 || ts == T_BF16X2);
+    if (half_type(ts)) {
+        in->ops = (const void *)x;
+        in->fn = op_set_half;
+        return;
+    }
     in->d = REF(BANK_REG, SCRATCH_PRED);
     in->ops = (const void *)x;
     in->fn = op_set;

@@ -1,554 +1,14 @@
-/* parse.c: PTX text to a module: directives, declarations, blocks and statements.
+/* parse.c: PTX text to a module: blocks, statements, functions, directives.
  *
- * Names live in blocks: inline assembly opens `{ }`, declares registers and labels whose names are
- * used again in the next block.  The symbol table is a stack; a closing block pops its names, after
- * branches inside it have found their labels (a branch that has not waits for the outer block).
- * Decoding of the instruction itself is in decode.c.
+ * A block that closes pops its names, after branches inside it have found their labels (a branch
+ * that has not waits for the outer block).  Declarations are in decl.c, instructions in decode.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "parse.h"
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FUNCTION_REGS_BYTES = 64 << 20, MAX_VAR_BYTES = 1 << 30, MAX_DEPTH = 200 };
-
-void parse_fail(struct parser *p, const char *fmt, ...) {
-    va_list ap;
-    int n = snprintf(p->err, p->errlen, "%s: line %u: ", p->mod->name, p->x.tok_line);
-    va_start(ap, fmt);
-    if (n > 0 && (size_t)n < p->errlen)
-        vsnprintf(p->err + n, p->errlen - (size_t)n, fmt, ap);
-    va_end(ap);
-    longjmp(p->fail, 1);
-}
-
-void *parse_grow(struct parser *p, void *v, u32 n, u32 *cap, size_t size) {
-    if (n < *cap)
-        return v;
-    u32 more = *cap ? *cap * 2 : 64;
-    void *q = realloc(v, more * size);
-    if (!q)
-        parse_fail(p, "out of memory");
-    memset((u8 *)q + *cap * size, 0, (more - *cap) * size);
-    *cap = more;
-    return q;
-}
-
-static void next(struct parser *p) {
-    lex_next(&p->x);
-    if (p->x.error)
-        parse_fail(p, "%s", p->x.error);
-}
-static bool at(struct parser *p, const char *s) {
-    return lex_is(&p->x, s);
-}
-static bool accept(struct parser *p, const char *s) {
-    if (!at(p, s))
-        return false;
-    next(p);
-    return true;
-}
-static void expect(struct parser *p, const char *s) {
-    if (!accept(p, s))
-        parse_fail(p, "expected '%s' before '%.*s'", s, (int)(p->x.len > 40 ? 40 : p->x.len),
-                   p->x.start);
-}
-static const char *ident(struct parser *p) {
-    if (p->x.kind != TK_IDENT)
-        parse_fail(p, "expected a name before '%.*s'", (int)(p->x.len > 40 ? 40 : p->x.len),
-                   p->x.start);
-    const char *s = arena_str(p->mem, p->x.start, p->x.len);
-    next(p);
-    return s;
-}
-
-/* --- Symbols --- */
-
-static u32 hash_name(const char *s, size_t n) {
-    u32 h = 2166136261u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (u8)s[i]) * 16777619u;
-    return h;
-}
-
-static struct sym *find(struct parser *p, const char *name, size_t len) {
-    u32 h = hash_name(name, len);
-    for (u32 k = p->bucket[h % 4096]; k; k = p->syms[k - 1].next) {
-        struct sym *s = &p->syms[k - 1];
-        if (s->hash == h && strlen(s->name) == len && !memcmp(s->name, name, len))
-            return s;
-    }
-    return NULL;
-}
-
-/* A register of a family `%r<10>` is found by its name without the number. */
-struct sym *parse_lookup(struct parser *p, const char *name, size_t len) {
-    struct sym *s = find(p, name, len);
-    if (s && s->kind != SYM_REGS)
-        return s;
-    size_t n = len;
-    while (n && name[n - 1] >= '0' && name[n - 1] <= '9')
-        n--;
-    if (n == len || len - n > 9)
-        return NULL;
-    /* `%r1<5>` declares %r10..%r14: digits may belong to the prefix */
-    for (size_t k = n; k < len; k++) {
-        s = find(p, name, k);
-        if (s && s->kind == SYM_REGS && (name[k] != '0' || k + 1 == len) &&
-            (u32)strtoul(name + k, NULL, 10) < s->count)
-            return s;
-    }
-    return NULL;
-}
-
-static struct sym *declare(struct parser *p, const char *name, enum sym_kind kind) {
-    p->syms = parse_grow(p, p->syms, p->nsyms, &p->sym_cap, sizeof *p->syms);
-    struct sym *s = &p->syms[p->nsyms++];
-    memset(s, 0, sizeof *s);
-    s->name = name;
-    s->kind = (u8)kind;
-    s->hash = hash_name(name, strlen(name));
-    s->next = p->bucket[s->hash % 4096];
-    p->bucket[s->hash % 4096] = p->nsyms;
-    return s;
-}
-
-static void pop_to(struct parser *p, u32 mark) {
-    while (p->nsyms > mark) {
-        struct sym *s = &p->syms[--p->nsyms];
-        p->bucket[s->hash % 4096] = s->next;
-    }
-}
-
-/* Branches of this block and of blocks inside it take the labels of this block. */
-static void resolve_labels(struct parser *p, u32 mark, u32 first_fixup, bool outermost) {
-    u32 kept = first_fixup;
-    for (u32 i = first_fixup; i < p->nfixups; i++) {
-        struct fixup *f = &p->fixups[i];
-        struct sym *s = find(p, f->name, strlen(f->name));
-        if (s && s->kind == SYM_LABEL && (u32)(s - p->syms) >= mark) {
-            p->code[f->insn].target = s->reg;
-        } else if (outermost) {
-            p->x.tok_line = f->line;
-            parse_fail(p, "label '%s' is not defined here", f->name);
-        } else {
-            p->fixups[kept++] = *f;
-        }
-    }
-    p->nfixups = kept;
-}
-
-/* --- Types and sizes of declarations --- */
-
-static enum type decl_type(struct parser *p, u32 *vec) {
-    *vec = 1;
-    for (;;) {
-        if (p->x.kind != TK_DIRECTIVE)
-            parse_fail(p, "expected a type");
-        const char *s = p->x.start + 1;
-        u32 n = p->x.len - 1;
-        if (n == 2 && s[0] == 'v' && (s[1] == '2' || s[1] == '4' || s[1] == '8')) {
-            *vec = (u32)(s[1] - '0');
-            next(p);
-            continue;
-        }
-        for (u32 t = 1; t < T_COUNT; t++)
-            if (strlen(type_name(t)) == n && !memcmp(type_name(t), s, n)) {
-                next(p);
-                return t;
-            }
-        if (n == 7 && !memcmp(s, "texref", 6))
-            parse_fail(p, "textures are not supported");
-        parse_fail(p, "type '.%.*s' is not known", (int)n, s);
-    }
-}
-
-static u32 lane_size(enum type t) {
-    int b = type_bytes(t);
-    return t == T_PRED ? 0 : b <= 4 ? 4 : (u32)b;
-}
-
-static s64 const_expr(struct parser *p, int level);
-
-static void declare_regs(struct parser *p) {
-    u32 vec;
-    next(p); /* .reg */
-    while (p->x.kind == TK_DIRECTIVE && at(p, ".align")) {
-        next(p);
-        next(p);
-    }
-    enum type t = decl_type(p, &vec);
-    do {
-        const char *name = ident(p);
-        u64 count = 1;
-        bool family = accept(p, "<");
-        if (family) {
-            count = p->x.integer;
-            if (p->x.kind != TK_INT)
-                parse_fail(p, "expected a count of registers");
-            next(p);
-            expect(p, ">");
-        }
-        u32 lane = lane_size(t);
-        u64 bytes = count * vec * (lane ? lane * LANES : 4);
-        if (count > 1 << 20 || bytes + p->reg_top > MAX_FUNCTION_REGS_BYTES)
-            parse_fail(p, "more registers than the emulator takes");
-        struct sym *s = declare(p, name, family ? SYM_REGS : SYM_REG);
-        s->type = (u8)t;
-        s->lane_bytes = (u8)lane;
-        s->count = (u32)count;
-        s->vec = (u8)vec;
-        if (lane)
-            p->reg_top = (p->reg_top + 63) & ~63u;
-        s->reg = p->reg_top;
-        p->reg_top += (u32)bytes;
-        if (p->reg_top > p->reg_max)
-            p->reg_max = p->reg_top;
-    } while (accept(p, ","));
-    expect(p, ";");
-}
-
-/* --- Variables --- */
-
-static void put_bytes(u8 *image, u64 bytes, u64 *at_byte, u64 v, u32 n) {
-    for (u32 i = 0; i < n && *at_byte < bytes; i++)
-        image[(*at_byte)++] = (u8)(v >> 8 * i);
-}
-
-static void init_value(struct parser *p, enum type t, u8 *image, u64 bytes, u64 *pos, int depth);
-
-static void init_scalar(struct parser *p, enum type t, u8 *image, u64 bytes, u64 *pos) {
-    u32 n = (u32)type_bytes(t);
-    if (p->x.kind == TK_STRING) {
-        for (u32 i = 0; i < p->x.len; i++)
-            put_bytes(image, bytes, pos, (u8)p->x.start[i], 1);
-        put_bytes(image, bytes, pos, 0, 1);
-        next(p);
-        return;
-    }
-    bool neg = false;
-    if (p->x.kind == TK_PUNCT && at(p, "-")) {
-        struct lexer save = p->x;
-        next(p);
-        if (p->x.kind == TK_FLOAT)
-            neg = true;
-        else
-            p->x = save;
-    }
-    if (p->x.kind == TK_FLOAT) {
-        u64 bits = p->x.integer;
-        double f = neg ? -p->x.f : p->x.f;
-        if (t == T_F32) {
-            float g = (float)f;
-            u32 b;
-            memcpy(&b, &g, 4);
-            bits = p->x.float_bits == 32 && !neg ? bits : b;
-        } else if (t == T_F64) {
-            memcpy(&bits, &f, 8);
-        }
-        put_bytes(image, bytes, pos, bits, n);
-        next(p);
-        return;
-    }
-    if (p->x.kind == TK_IDENT && !at(p, "WARP_SZ")) {
-        bool generic = at(p, "generic");
-        if (generic) {
-            next(p);
-            expect(p, "(");
-        }
-        const char *name = ident(p);
-        struct sym *s = parse_lookup(p, name, strlen(name));
-        if (!s || (s->kind != SYM_GLOBAL && s->kind != SYM_FUNC))
-            parse_fail(p, "'%s' is not a variable that can initialise another", name);
-        if (generic)
-            expect(p, ")");
-        s64 add = 0;
-        if (p->x.kind == TK_PUNCT && (at(p, "+") || at(p, "-")))
-            add = const_expr(p, 5);
-        put_bytes(image, bytes, pos, s->addr + (u64)add, n);
-        return;
-    }
-    put_bytes(image, bytes, pos, (u64)const_expr(p, 0), n);
-}
-
-static void init_value(struct parser *p, enum type t, u8 *image, u64 bytes, u64 *pos, int depth) {
-    if (depth > 16)
-        parse_fail(p, "initialiser nested too deeply");
-    if (!accept(p, "{")) {
-        init_scalar(p, t, image, bytes, pos);
-        return;
-    }
-    while (!at(p, "}")) {
-        init_value(p, t, image, bytes, pos, depth + 1);
-        if (!accept(p, ","))
-            break;
-    }
-    expect(p, "}");
-}
-
-struct var {
-    const char *name;
-    u64 bytes, align;
-    enum type t;
-    bool unsized;
-};
-
-/* `.align 4 .b8 name[2][3]` up to the initialiser. */
-static struct var parse_var(struct parser *p) {
-    struct var v = {.align = 0};
-    u32 vec = 1;
-    for (;;) {
-        if (accept(p, ".align")) {
-            v.align = p->x.integer;
-            if (p->x.kind != TK_INT || !v.align || (v.align & (v.align - 1)) || v.align > 65536)
-                parse_fail(p, ".align needs a power of two");
-            next(p);
-        } else if (accept(p, ".attribute")) {
-            expect(p, "(");
-            while (!accept(p, ")")) {
-                if (p->x.kind == TK_END)
-                    parse_fail(p, "'.attribute(' without end");
-                next(p);
-            }
-        } else if (at(p, ".ptr") || at(p, ".global") || at(p, ".const") || at(p, ".shared") ||
-                   at(p, ".local")) {
-            next(p);
-        } else {
-            if (v.t)
-                break;
-            v.t = decl_type(p, &vec);
-        }
-        if (v.t && p->x.kind != TK_DIRECTIVE)
-            break;
-    }
-    v.name = ident(p);
-    u64 n = vec;
-    while (accept(p, "[")) {
-        if (accept(p, "]")) {
-            v.unsized = true;
-            continue;
-        }
-        s64 k = const_expr(p, 0);
-        if (k < 0 || k > MAX_VAR_BYTES || (n && (u64)k * n > MAX_VAR_BYTES))
-            parse_fail(p, "array '%s' is larger than the emulator takes", v.name);
-        n *= (u64)k;
-        expect(p, "]");
-    }
-    v.bytes = n * (u64)(type_bytes(v.t) ? type_bytes(v.t) : 1);
-    if (v.bytes > MAX_VAR_BYTES)
-        parse_fail(p, "array '%s' is larger than the emulator takes", v.name);
-    u64 natural = (u64)type_bytes(v.t) * vec;
-    if (v.align < natural)
-        v.align = natural;
-    if (!v.align)
-        v.align = 1;
-    return v;
-}
-
-static void declare_global(struct parser *p, bool is_const, bool is_extern) {
-    do {
-        struct var v = parse_var(p);
-        u64 bytes = v.bytes ? v.bytes : 1;
-        u8 *image = NULL;
-        bool has_init = accept(p, "=");
-        if (v.unsized && has_init)
-            bytes = 1 << 20;
-        u64 pos = 0;
-        if (has_init) {
-            image = calloc(1, bytes);
-            if (!image)
-                parse_fail(p, "out of memory");
-            init_value(p, v.t, image, bytes, &pos, 0);
-            if (v.unsized)
-                bytes = pos;
-        }
-        (void)is_extern;
-        u64 addr = p->alloc_global(p->ctx, bytes, v.align, is_const);
-        if (!addr)
-            parse_fail(p, "no device memory for '%s'", v.name);
-        if (image)
-            memcpy((void *)(uintptr_t)addr, image, bytes);
-        else
-            memset((void *)(uintptr_t)addr, 0, bytes);
-        free(image);
-        struct sym *s = declare(p, v.name, SYM_GLOBAL);
-        s->addr = addr;
-        s->bytes = bytes;
-        struct global_var *g = arena_alloc(p->mem, (p->mod->nglobals + 1) * sizeof *g);
-        if ((p->mod->nglobals & (p->mod->nglobals - 1)) == 0) {
-            g = arena_alloc(p->mem, (p->mod->nglobals * 2 + 1) * sizeof *g);
-            if (p->mod->nglobals)
-                memcpy(g, p->mod->globals, p->mod->nglobals * sizeof *g);
-            p->mod->globals = g;
-        }
-        p->mod->globals[p->mod->nglobals++] = (struct global_var){v.name, addr, bytes, is_const};
-    } while (accept(p, ","));
-    expect(p, ";");
-}
-
-static void declare_shared(struct parser *p, bool is_extern) {
-    do {
-        struct var v = parse_var(p);
-        p->shared = parse_grow(p, p->shared, p->nshared, &p->shared_cap, sizeof *p->shared);
-        if (p->nshared > 65535)
-            parse_fail(p, "too many shared variables");
-        p->shared[p->nshared] =
-            (struct shared_var){.name = v.name,
-                                .align = (u32)v.align,
-                                .bytes = v.bytes,
-                                .dynamic = v.unsized || (is_extern && !v.bytes)};
-        struct sym *s = declare(p, v.name, SYM_SHARED);
-        s->shared = p->nshared++;
-        s->bytes = v.bytes;
-    } while (accept(p, ","));
-    expect(p, ";");
-}
-
-static void declare_local(struct parser *p) {
-    do {
-        struct var v = parse_var(p);
-        u64 at_byte = (p->local_top + v.align - 1) & ~(v.align - 1);
-        if (at_byte + v.bytes > 512 << 10)
-            parse_fail(p, "more than 512 KB of local memory for a thread");
-        struct sym *s = declare(p, v.name, SYM_LOCAL);
-        s->addr = at_byte;
-        s->bytes = v.bytes;
-        p->local_top = (u32)(at_byte + v.bytes);
-    } while (accept(p, ","));
-    expect(p, ";");
-}
-
-/* .param in a body: the argument area of a call, [lane][bytes] in the register file. */
-static void declare_call_param(struct parser *p) {
-    do {
-        struct var v = parse_var(p);
-        u64 bytes = (v.bytes + 15) & ~15ull;
-        if (bytes > 65536)
-            parse_fail(p, "argument '%s' is too large", v.name);
-        p->reg_top = (p->reg_top + 63) & ~63u;
-        struct sym *s = declare(p, v.name, SYM_CALL);
-        s->reg = p->reg_top;
-        s->bytes = bytes;
-        p->reg_top += (u32)bytes * LANES;
-        if (p->reg_top > MAX_FUNCTION_REGS_BYTES)
-            parse_fail(p, "more registers than the emulator takes");
-        if (p->reg_top > p->reg_max)
-            p->reg_max = p->reg_top;
-    } while (accept(p, ","));
-    expect(p, ";");
-}
-
-/* --- Constant expressions --- */
-
-static s64 const_primary(struct parser *p);
-
-static s64 const_unary(struct parser *p) {
-    if (++p->depth > MAX_DEPTH)
-        parse_fail(p, "expression nested too deeply");
-    s64 v = const_primary(p);
-    p->depth--;
-    return v;
-}
-
-static s64 const_primary(struct parser *p) {
-    if (accept(p, "-"))
-        return (s64)(0 - (u64)const_unary(p));
-    if (accept(p, "~"))
-        return ~const_unary(p);
-    if (accept(p, "!"))
-        return !const_unary(p);
-    if (accept(p, "+"))
-        return const_unary(p);
-    if (accept(p, "(")) {
-        if (p->x.kind == TK_DIRECTIVE && (at(p, ".s64") || at(p, ".u64"))) {
-            next(p);
-            expect(p, ")");
-            return const_unary(p);
-        }
-        s64 v = const_expr(p, 0);
-        expect(p, ")");
-        return v;
-    }
-    if (accept(p, "WARP_SZ"))
-        return LANES;
-    if (p->x.kind != TK_INT)
-        parse_fail(p, "expected a constant before '%.*s'", (int)(p->x.len > 40 ? 40 : p->x.len),
-                   p->x.start);
-    s64 v = (s64)p->x.integer;
-    next(p);
-    return v;
-}
-
-static int binary_level(struct parser *p) {
-    if (p->x.kind != TK_PUNCT)
-        return 0;
-    switch (*p->x.start) {
-    case '|':
-        return 1;
-    case '^':
-        return 2;
-    case '&':
-        return 3;
-    case '<':
-    case '>':
-        return p->x.p < p->x.end && *p->x.p == *p->x.start ? 4 : 0;
-    case '+':
-    case '-':
-        return 5;
-    case '*':
-    case '/':
-    case '%':
-        return 6;
-    default:
-        return 0;
-    }
-}
-
-static s64 const_binary(struct parser *p, char op, s64 a, s64 b) {
-    switch (op) {
-    case '|':
-        return a | b;
-    case '^':
-        return a ^ b;
-    case '&':
-        return a & b;
-    case '<':
-        return (s64)((u64)a << (b & 63));
-    case '>':
-        return a >> (b & 63);
-    case '+':
-        return (s64)((u64)a + (u64)b);
-    case '-':
-        return (s64)((u64)a - (u64)b);
-    case '*':
-        return (s64)((u64)a * (u64)b);
-    default:
-        break;
-    }
-    if (!b || (b == -1 && a == INT64_MIN))
-        parse_fail(p, "division by zero in a constant");
-    return op == '/' ? a / b : a % b;
-}
-
-/* level 5: the leading value is taken as 0 (for `sym + 4`). */
-static s64 const_expr(struct parser *p, int level) {
-    if (++p->depth > MAX_DEPTH)
-        parse_fail(p, "expression nested too deeply");
-    s64 v = level == 5 ? 0 : const_unary(p);
-    int l;
-    int floor = level == 5 ? 4 : level;
-    while ((l = binary_level(p)) > floor) {
-        char op = *p->x.start;
-        next(p);
-        if (op == '<' || op == '>')
-            next(p);
-        s64 b = l == 6 ? const_unary(p) : const_expr(p, l == 5 ? 6 : l);
-        v = const_binary(p, op, v, b);
-    }
-    p->depth--;
-    return v;
-}
+enum { MAX_DEPTH = 200 };
 
 /* --- Operands --- */
 
@@ -568,15 +28,15 @@ static void parse_list(struct parser *p, struct opnd *o, const char *close, int 
     u32 n = 0;
     if (depth > 3)
         parse_fail(p, "operand nested too deeply");
-    while (!at(p, close)) {
+    while (!tok_is(p, close)) {
         if (n == 260)
             parse_fail(p, "more than 260 elements in a list");
         memset(&items[n], 0, sizeof items[n]);
         parse_operand(p, &items[n++], depth + 1);
-        if (!accept(p, ","))
+        if (!tok_accept(p, ","))
             break;
     }
-    expect(p, close);
+    tok_expect(p, close);
     o->sub = opnd_array(p, n ? n : 1);
     memcpy(o->sub, items, n * sizeof *items);
     o->nsub = n;
@@ -612,11 +72,11 @@ static void name_operand(struct parser *p, struct opnd *o) {
     struct sym *s = parse_lookup(p, start, len);
     if (len == 1 && *start == '_' && !s) {
         o->kind = OP_SINK;
-        next(p);
+        tok_next(p);
         return;
     }
     o->name = arena_str(p->mem, start, len);
-    next(p);
+    tok_next(p);
     if (!s) {
         o->kind = o->name[0] == '%' ? OP_SPECIAL : OP_LABEL;
         return;
@@ -632,55 +92,55 @@ static void name_operand(struct parser *p, struct opnd *o) {
 }
 
 static void parse_operand(struct parser *p, struct opnd *o, int depth) {
-    if (accept(p, "{")) {
+    if (tok_accept(p, "{")) {
         o->kind = OP_VEC;
         parse_list(p, o, "}", depth);
         return;
     }
-    if (accept(p, "[")) {
+    if (tok_accept(p, "[")) {
         o->kind = OP_MEM;
         parse_list(p, o, "]", depth);
         return;
     }
-    if (at(p, "(") && lex_peek(&p->x) != '-' &&
+    if (tok_is(p, "(") && lex_peek(&p->x) != '-' &&
         !(lex_peek(&p->x) >= '0' && lex_peek(&p->x) <= '9') && lex_peek(&p->x) != '(' &&
         lex_peek(&p->x) != '~') {
-        next(p);
+        tok_next(p);
         o->kind = OP_VEC;
         parse_list(p, o, ")", depth);
         return;
     }
-    if (at(p, "!") || (at(p, "-") && lex_peek(&p->x) == '%')) {
-        next(p);
+    if (tok_is(p, "!") || (tok_is(p, "-") && lex_peek(&p->x) == '%')) {
+        tok_next(p);
         parse_operand(p, o, depth);
         o->negated = !o->negated;
         return;
     }
-    if (p->x.kind == TK_FLOAT || (at(p, "-") && p->x.kind == TK_PUNCT)) {
+    if (p->x.kind == TK_FLOAT || (tok_is(p, "-") && p->x.kind == TK_PUNCT)) {
         struct lexer save = p->x;
-        bool neg = at(p, "-") && p->x.kind == TK_PUNCT;
+        bool neg = tok_is(p, "-") && p->x.kind == TK_PUNCT;
         if (neg)
-            next(p);
+            tok_next(p);
         if (p->x.kind == TK_FLOAT) {
             o->kind = OP_FLOAT;
             o->f = neg ? -p->x.f : p->x.f;
             o->integer = (s64)p->x.integer ^ (neg && p->x.float_bits == 32 ? 0x80000000ll : 0);
             o->is_f32 = p->x.float_bits == 32;
-            next(p);
+            tok_next(p);
             return;
         }
         p->x = save;
     }
-    if (p->x.kind == TK_IDENT && !at(p, "WARP_SZ")) {
+    if (p->x.kind == TK_IDENT && !tok_is(p, "WARP_SZ")) {
         name_operand(p, o);
-        if (p->x.kind == TK_PUNCT && (at(p, "+") || at(p, "-")))
-            o->integer = const_expr(p, 5);
+        if (p->x.kind == TK_PUNCT && (tok_is(p, "+") || tok_is(p, "-")))
+            o->integer = parse_constant(p, 5);
     } else {
         o->kind = OP_INT;
-        o->integer = const_expr(p, 0);
+        o->integer = parse_constant(p, 0);
     }
-    if (p->x.kind == TK_PUNCT && at(p, "|")) {
-        next(p);
+    if (p->x.kind == TK_PUNCT && tok_is(p, "|")) {
+        tok_next(p);
         o->pair = opnd_array(p, 1);
         parse_operand(p, o->pair, depth + 1);
     }
@@ -688,37 +148,55 @@ static void parse_operand(struct parser *p, struct opnd *o, int depth) {
 
 /* --- Statements --- */
 
+/* Branches of this block and of blocks inside it take the labels of this block. */
+static void resolve_labels(struct parser *p, u32 mark, u32 first_fixup, bool outermost) {
+    u32 kept = first_fixup;
+    for (u32 i = first_fixup; i < p->nfixups; i++) {
+        struct fixup *f = &p->fixups[i];
+        struct sym *s = sym_find(p, f->name, strlen(f->name));
+        if (s && s->kind == SYM_LABEL && (u32)(s - p->syms) >= mark) {
+            p->code[f->insn].target = s->reg;
+        } else if (outermost) {
+            p->x.tok_line = f->line;
+            parse_fail(p, "label '%s' is not defined here", f->name);
+        } else {
+            p->fixups[kept++] = *f;
+        }
+    }
+    p->nfixups = kept;
+}
+
 static void parse_loc(struct parser *p) {
-    next(p);
+    tok_next(p);
     struct loc *h = &p->here;
     h->file = (u16)p->x.integer;
     if (p->x.kind != TK_INT)
         parse_fail(p, ".loc needs a file number");
-    next(p);
+    tok_next(p);
     h->line = (u32)p->x.integer;
-    next(p);
-    next(p); /* column */
+    tok_next(p);
+    tok_next(p); /* column */
     h->inlined_file = 0;
     h->inlined_line = 0;
-    while (accept(p, ",")) {
-        if (accept(p, "function_name")) {
-            next(p);
-            if (p->x.kind == TK_PUNCT && at(p, "+")) {
-                next(p);
-                next(p);
+    while (tok_accept(p, ",")) {
+        if (tok_accept(p, "function_name")) {
+            tok_next(p);
+            if (p->x.kind == TK_PUNCT && tok_is(p, "+")) {
+                tok_next(p);
+                tok_next(p);
             }
-        } else if (accept(p, "inlined_at")) {
+        } else if (tok_accept(p, "inlined_at")) {
             h->inlined_file = (u16)p->x.integer;
-            next(p);
+            tok_next(p);
             h->inlined_line = (u32)p->x.integer;
-            next(p);
-            next(p);
+            tok_next(p);
+            tok_next(p);
         }
     }
 }
 
 static ref parse_guard(struct parser *p) {
-    bool neg = accept(p, "!");
+    bool neg = tok_accept(p, "!");
     struct opnd o = {0};
     parse_operand(p, &o, 0);
     if (o.kind != OP_REG || o.lane_bytes)
@@ -731,7 +209,7 @@ static void parse_instruction(struct parser *p) {
     u32 nops = 0;
     ref guard = REF_NONE;
     p->opnd_pool_used = 0;
-    if (accept(p, "@"))
+    if (tok_accept(p, "@"))
         guard = parse_guard(p);
     if (p->x.kind != TK_IDENT)
         parse_fail(p, "expected an instruction before '%.*s'", (int)(p->x.len > 40 ? 40 : p->x.len),
@@ -740,30 +218,30 @@ static void parse_instruction(struct parser *p) {
     const char *opcode = p->x.start;
     u32 len = p->x.len, line = p->x.tok_line;
     p->here.ptx = line;
-    next(p);
-    while (!at(p, ";")) {
+    tok_next(p);
+    while (!tok_is(p, ";")) {
         if (nops == MAX_OPS || p->x.kind == TK_END)
             parse_fail(p, "an instruction without end");
         memset(&ops[nops], 0, sizeof ops[nops]);
         parse_operand(p, &ops[nops++], 0);
-        if (!accept(p, ","))
+        if (!tok_accept(p, ","))
             break;
     }
-    if (!at(p, ";"))
+    if (!tok_is(p, ";"))
         parse_fail(p, "expected ';' before '%.*s'", (int)(p->x.len > 40 ? 40 : p->x.len),
                    p->x.start);
     p->x.tok_line = line;
     decode_statement(p, opcode, len, guard, ops, nops);
-    next(p);
+    tok_next(p);
 }
 
 static void parse_label(struct parser *p) {
-    const char *name = ident(p);
-    expect(p, ":");
-    struct sym *old = find(p, name, strlen(name));
+    const char *name = tok_name(p);
+    tok_expect(p, ":");
+    struct sym *old = sym_find(p, name, strlen(name));
     if (old && old->kind == SYM_LABEL && (u32)(old - p->syms) >= p->scope)
         parse_fail(p, "label '%s' is defined twice in a block", name);
-    struct sym *s = declare(p, name, SYM_LABEL);
+    struct sym *s = sym_declare(p, name, SYM_LABEL);
     s->reg = p->ncode;
     p->fn->nlabels++;
 }
@@ -780,37 +258,37 @@ static bool at_label(struct parser *p) {
 static void parse_block(struct parser *p, int depth);
 
 static void parse_statement(struct parser *p, int depth) {
-    if (at(p, "{") && p->x.kind == TK_PUNCT) {
+    if (tok_is(p, "{") && p->x.kind == TK_PUNCT) {
         parse_block(p, depth + 1);
     } else if (at_label(p)) {
         parse_label(p);
     } else if (p->x.kind != TK_DIRECTIVE) {
-        if (accept(p, ";"))
+        if (tok_accept(p, ";"))
             return;
         parse_instruction(p);
-    } else if (at(p, ".reg")) {
+    } else if (tok_is(p, ".reg")) {
         declare_regs(p);
-    } else if (at(p, ".loc")) {
+    } else if (tok_is(p, ".loc")) {
         parse_loc(p);
-    } else if (accept(p, ".pragma")) {
-        while (!accept(p, ";")) {
+    } else if (tok_accept(p, ".pragma")) {
+        while (!tok_accept(p, ";")) {
             if (p->x.kind == TK_END)
                 parse_fail(p, ".pragma without end");
-            next(p);
+            tok_next(p);
         }
-    } else if (accept(p, ".shared")) {
+    } else if (tok_accept(p, ".shared")) {
         declare_shared(p, false);
-    } else if (at(p, ".extern")) {
-        next(p);
-        expect(p, ".shared");
+    } else if (tok_is(p, ".extern")) {
+        tok_next(p);
+        tok_expect(p, ".shared");
         declare_shared(p, true);
-    } else if (accept(p, ".local")) {
+    } else if (tok_accept(p, ".local")) {
         declare_local(p);
-    } else if (accept(p, ".param")) {
+    } else if (tok_accept(p, ".param")) {
         declare_call_param(p);
-    } else if (accept(p, ".global")) {
+    } else if (tok_accept(p, ".global")) {
         declare_global(p, false, false);
-    } else if (accept(p, ".const")) {
+    } else if (tok_accept(p, ".const")) {
         declare_global(p, true, false);
     } else {
         parse_fail(p, "directive '%.*s' is not supported in a function", (int)p->x.len, p->x.start);
@@ -820,19 +298,19 @@ static void parse_statement(struct parser *p, int depth) {
 static void parse_block(struct parser *p, int depth) {
     if (depth > MAX_DEPTH)
         parse_fail(p, "blocks nested too deeply");
-    expect(p, "{");
+    tok_expect(p, "{");
     u32 mark = p->nsyms, first = p->nfixups, regs = p->reg_top, scope = p->scope;
     p->scope = mark;
-    while (!at(p, "}")) {
+    while (!tok_is(p, "}")) {
         if (p->x.kind == TK_END)
             parse_fail(p, "a block without end");
         parse_statement(p, depth);
     }
     resolve_labels(p, mark, first, depth == 0);
-    pop_to(p, mark);
+    sym_pop(p, mark);
     p->scope = scope;
     p->reg_top = regs;
-    next(p);
+    tok_next(p);
 }
 
 /* --- Functions --- */
@@ -841,25 +319,25 @@ static void parse_params(struct parser *p) {
     struct function *f = p->fn;
     u32 cap = 0;
     struct param *v = NULL;
-    expect(p, "(");
-    while (!at(p, ")")) {
-        if (!accept(p, ".param") && !at(p, ".reg"))
+    tok_expect(p, "(");
+    while (!tok_is(p, ")")) {
+        if (!tok_accept(p, ".param") && !tok_is(p, ".reg"))
             parse_fail(p, "expected .param");
-        accept(p, ".reg");
-        struct var q = parse_var(p);
+        tok_accept(p, ".reg");
+        struct var q = parse_variable(p);
         u64 off = (f->param_bytes + q.align - 1) & ~(q.align - 1);
         if (off + q.bytes > 32764)
             parse_fail(p, "more than 32764 bytes of parameters");
         v = parse_grow(p, v, f->nparams, &cap, sizeof *v);
         v[f->nparams++] = (struct param){q.name, (u32)off, (u32)q.bytes, (u32)q.align};
         f->param_bytes = (u32)(off + q.bytes);
-        struct sym *s = declare(p, q.name, SYM_PARAM);
+        struct sym *s = sym_declare(p, q.name, SYM_PARAM);
         s->addr = off;
         s->bytes = q.bytes;
-        if (!accept(p, ","))
+        if (!tok_accept(p, ","))
             break;
     }
-    expect(p, ")");
+    tok_expect(p, ")");
     f->params = arena_alloc(p->mem, (f->nparams + 1) * sizeof *v);
     if (v)
         memcpy(f->params, v, f->nparams * sizeof *v);
@@ -871,8 +349,8 @@ static void numbers(struct parser *p, u32 *out, u32 n) {
         if (p->x.kind != TK_INT)
             parse_fail(p, "expected a number");
         out[i] = (u32)p->x.integer;
-        next(p);
-        if (i + 1 < n && !accept(p, ","))
+        tok_next(p);
+        if (i + 1 < n && !tok_accept(p, ","))
             break;
     }
 }
@@ -881,24 +359,24 @@ static void parse_performance(struct parser *p) {
     struct function *f = p->fn;
     while (p->x.kind == TK_DIRECTIVE) {
         u32 skip[3];
-        if (accept(p, ".maxntid"))
+        if (tok_accept(p, ".maxntid"))
             numbers(p, f->max_ntid, 3);
-        else if (accept(p, ".reqntid"))
+        else if (tok_accept(p, ".reqntid"))
             numbers(p, f->req_ntid, 3);
-        else if (accept(p, ".minnctapersm"))
+        else if (tok_accept(p, ".minnctapersm"))
             numbers(p, &f->min_ctas, 1);
-        else if (accept(p, ".maxnctapersm") || accept(p, ".maxclusterrank"))
+        else if (tok_accept(p, ".maxnctapersm") || tok_accept(p, ".maxclusterrank"))
             numbers(p, skip, 1);
-        else if (accept(p, ".maxnreg"))
+        else if (tok_accept(p, ".maxnreg"))
             numbers(p, &f->max_nreg, 1);
-        else if (accept(p, ".reqnctapercluster"))
+        else if (tok_accept(p, ".reqnctapercluster"))
             numbers(p, f->req_cluster, 3);
-        else if (accept(p, ".explicitcluster") || accept(p, ".blocksareclusters") ||
-                 accept(p, ".noreturn"))
+        else if (tok_accept(p, ".explicitcluster") || tok_accept(p, ".blocksareclusters") ||
+                 tok_accept(p, ".noreturn"))
             ;
-        else if (accept(p, ".pragma")) {
-            next(p);
-            expect(p, ";");
+        else if (tok_accept(p, ".pragma")) {
+            tok_next(p);
+            tok_expect(p, ";");
         } else {
             parse_fail(p, "directive '%.*s' is not supported here", (int)p->x.len, p->x.start);
         }
@@ -963,49 +441,49 @@ static void start_function(struct parser *p, bool entry) {
 static void skip_braces(struct parser *p) {
     u32 depth = 0;
     do {
-        if (at(p, "{") && p->x.kind == TK_PUNCT)
+        if (tok_is(p, "{") && p->x.kind == TK_PUNCT)
             depth++;
-        if (at(p, "}") && p->x.kind == TK_PUNCT)
+        if (tok_is(p, "}") && p->x.kind == TK_PUNCT)
             depth--;
         if (p->x.kind == TK_END)
             parse_fail(p, "a section without end");
         /* sections hold `.b8 1` and the like, and labels: any token is skipped */
-        next(p);
+        tok_next(p);
     } while (depth);
 }
 
 static void parse_function(struct parser *p, bool entry) {
     u32 mark = p->nsyms;
     start_function(p, entry);
-    if (!entry && at(p, "(")) { /* return values */
-        while (!accept(p, ")")) {
+    if (!entry && tok_is(p, "(")) { /* return values */
+        while (!tok_accept(p, ")")) {
             if (p->x.kind == TK_END)
                 parse_fail(p, "a function without end");
-            next(p);
+            tok_next(p);
         }
     }
-    const char *name = ident(p);
+    const char *name = tok_name(p);
     p->fn->name = name;
-    if (!find(p, name, strlen(name))) {
-        declare(p, name, SYM_FUNC);
+    if (!sym_find(p, name, strlen(name))) {
+        sym_declare(p, name, SYM_FUNC);
         mark = p->nsyms;
     }
-    if (at(p, "("))
+    if (tok_is(p, "("))
         parse_params(p);
     parse_performance(p);
-    if (accept(p, ";")) {
-        pop_to(p, mark);
+    if (tok_accept(p, ";")) {
+        sym_pop(p, mark);
         return;
     }
     if (!entry) { /* a device function: kept as a name; calling it is an error of the call */
         skip_braces(p);
-        pop_to(p, mark);
+        sym_pop(p, mark);
         return;
     }
     p->scope = p->nsyms;
     parse_block(p, 0);
     finish_function(p);
-    pop_to(p, mark);
+    sym_pop(p, mark);
 }
 
 /* --- Module --- */
@@ -1014,7 +492,7 @@ static void parse_file(struct parser *p) {
     u64 k = p->x.integer;
     if (p->x.kind != TK_INT || k > 65534)
         parse_fail(p, ".file needs a number");
-    next(p);
+    tok_next(p);
     if (p->x.kind != TK_STRING)
         parse_fail(p, ".file needs a name");
     if (k >= p->mod->nfiles) {
@@ -1026,9 +504,9 @@ static void parse_file(struct parser *p) {
         p->mod->nfiles = n;
     }
     p->mod->files[k] = arena_str(p->mem, p->x.start, p->x.len);
-    next(p);
-    while (accept(p, ","))
-        next(p);
+    tok_next(p);
+    while (tok_accept(p, ","))
+        tok_next(p);
 }
 
 static void parse_version(struct parser *p) {
@@ -1036,48 +514,49 @@ static void parse_version(struct parser *p) {
         parse_fail(p, ".version needs a number");
     double v = p->x.kind == TK_FLOAT ? p->x.f : (double)p->x.integer;
     p->mod->version = (int)(v * 10 + 0.5);
-    next(p);
+    tok_next(p);
 }
 
 static void parse_directive(struct parser *p) {
     bool is_extern = false;
-    while (at(p, ".visible") || at(p, ".extern") || at(p, ".weak") || at(p, ".common")) {
-        is_extern |= at(p, ".extern");
-        next(p);
+    while (tok_is(p, ".visible") || tok_is(p, ".extern") || tok_is(p, ".weak") ||
+           tok_is(p, ".common")) {
+        is_extern |= tok_is(p, ".extern");
+        tok_next(p);
     }
-    if (accept(p, ".version")) {
+    if (tok_accept(p, ".version")) {
         parse_version(p);
-    } else if (accept(p, ".target")) {
+    } else if (tok_accept(p, ".target")) {
         snprintf(p->mod->target, sizeof p->mod->target, "%.*s", (int)p->x.len, p->x.start);
-        next(p);
-        while (accept(p, ","))
-            next(p);
-    } else if (accept(p, ".address_size")) {
+        tok_next(p);
+        while (tok_accept(p, ","))
+            tok_next(p);
+    } else if (tok_accept(p, ".address_size")) {
         if (p->x.integer != 64)
             parse_fail(p, "only .address_size 64 is supported");
-        next(p);
-    } else if (accept(p, ".file")) {
+        tok_next(p);
+    } else if (tok_accept(p, ".file")) {
         parse_file(p);
-    } else if (accept(p, ".section")) {
-        next(p);
+    } else if (tok_accept(p, ".section")) {
+        tok_next(p);
         skip_braces(p);
-    } else if (accept(p, ".global")) {
+    } else if (tok_accept(p, ".global")) {
         declare_global(p, false, is_extern);
-    } else if (accept(p, ".const")) {
+    } else if (tok_accept(p, ".const")) {
         declare_global(p, true, is_extern);
-    } else if (accept(p, ".shared")) {
+    } else if (tok_accept(p, ".shared")) {
         declare_shared(p, is_extern);
-    } else if (accept(p, ".entry")) {
+    } else if (tok_accept(p, ".entry")) {
         parse_function(p, true);
-    } else if (accept(p, ".func")) {
+    } else if (tok_accept(p, ".func")) {
         parse_function(p, false);
-    } else if (at(p, ".loc")) {
+    } else if (tok_is(p, ".loc")) {
         parse_loc(p);
-    } else if (accept(p, ".pragma") || accept(p, ".alias")) {
-        while (!accept(p, ";")) {
+    } else if (tok_accept(p, ".pragma") || tok_accept(p, ".alias")) {
+        while (!tok_accept(p, ";")) {
             if (p->x.kind == TK_END)
                 parse_fail(p, "a directive without end");
-            next(p);
+            tok_next(p);
         }
     } else {
         parse_fail(p, "'%.*s' is not supported at module level",
@@ -1127,7 +606,7 @@ struct module *ptx_parse(const char *text, size_t len, const char *name,
         module_free(m);
         return NULL;
     }
-    next(p);
+    tok_next(p);
     while (p->x.kind != TK_END)
         parse_directive(p);
     parser_free(p);

@@ -149,6 +149,31 @@ ref parse_const(struct parser *p, u64 lo, u64 hi, u32 lane_bytes);
 bool parse_special(struct parser *p, const char *name, u32 bytes, ref *out);
 void *parse_grow(struct parser *p, void *v, u32 n, u32 *cap, size_t size);
 
+/* --- decl.c: tokens, names, declarations --- */
+
+void tok_next(struct parser *p);
+bool tok_is(struct parser *p, const char *s);
+bool tok_accept(struct parser *p, const char *s);
+void tok_expect(struct parser *p, const char *s);
+const char *tok_name(struct parser *p);
+struct sym *sym_find(struct parser *p, const char *name, size_t len);
+struct sym *sym_declare(struct parser *p, const char *name, enum sym_kind kind);
+void sym_pop(struct parser *p, u32 mark);
+/* level 0: a whole expression; 5: what follows a name, `+ 4` */
+s64 parse_constant(struct parser *p, int level);
+struct var {
+    const char *name;
+    u64 bytes, align;
+    enum type t;
+    bool unsized;
+};
+struct var parse_variable(struct parser *p);
+void declare_regs(struct parser *p);
+void declare_global(struct parser *p, bool is_const, bool is_extern);
+void declare_shared(struct parser *p, bool is_extern);
+void declare_local(struct parser *p);
+void declare_call_param(struct parser *p);
+
 /* --- For decoders --- */
 
 _Noreturn void dec_fail(struct dec *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
