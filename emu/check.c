@@ -212,4 +212,3 @@ void check_pending_clear(struct warp *w) {
 void check_wgmma_wait(struct warp *w) {
     (void)w;
 }
-

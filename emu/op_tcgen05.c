@@ -90,8 +90,9 @@ static u32 uniform(struct warp *w, const struct insn *i, u32 m, ref r, const cha
     const u32 *v = reg_at(w, r);
     u32 first = v[__builtin_ctz(m)];
     FOR_LANES(l, m)
-    if (v[l] != first) emu_report(w, i, EMU_WARP, "%s is 0x%x in lane %u and 0x%x in lane %d", what,
-                                  v[l], l, first, __builtin_ctz(m));
+    if (v[l] != first)
+        emu_report(w, i, EMU_WARP, "%s is 0x%x in lane %u and 0x%x in lane %d", what, v[l], l,
+                   first, __builtin_ctz(m));
     return first;
 }
 
