@@ -34,7 +34,8 @@ static double unit_of(enum gqa_type type) {
  * product's typical error is that of adding into a sum of its typical size, not A: u A.
  * These make 2e-3 for bf16 weights and up to 5e-6 for float32, as gqa.h promises.
  *
- * The output type rounds at the end, its RMS is at most out / sqrt(3) (uniform error, mantissa 1).
+ * The output type rounds at the end, by up to out |o|; all by as much if o has few values (one key
+ * of an 8-bit type, say).
  * LSE = log of a sum of weights that are each wrong by e, and independent: e times sqrt(sum w^2)
  * six times, but never more than e; plus its own rounding. */
 struct compare_limits compare_limits(const struct ref *ref, int64_t at, int head_dim,
@@ -145,8 +146,7 @@ static void compare_row_rms(const struct ref *ref, int64_t at, const struct comp
     const double n = ref->head_dim_v, rms = sqrt(sums->row_error2 / n);
     const double o = sqrt(sums->row_o2 / n), spread = sqrt(sums->row_spread2 / n);
     const double bound = limits->row * (o + spread) + limits->out * o + limits->least;
-    const double typical =
-        limits->all * hypot(o, spread) + limits->out / sqrt(3) * o + limits->least;
+    const double typical = limits->all * hypot(o, spread) + limits->out * o + limits->least;
     if (!(rms <= bound))
         wrong(r, ref, at, -1, "o of this row has an RMS error of %.3g, expected at most %.3g", rms,
               bound);

@@ -296,7 +296,11 @@ static gqa_status cpu_slice(const gqa_plan *plan, const struct gqa_tensors *t, v
 
 static gqa_status cpu_finish(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,
                              int slices, struct gqa_error *err) {
-    (void)err;
+    if (plan->problem.check_tables) {
+        const gqa_status status = cpu_check_tables(&plan->problem, t, err);
+        if (status)
+            return status;
+    }
     const struct cpu_call c = call_of(plan, t, workspace, slices);
     for (int64_t i = 0; i < cpu_fold_parts(&c); i++)
         cpu_fold_run(&c, i);
