@@ -435,7 +435,7 @@ GQA_API gqa_status gqa_decode_finish(const gqa_plan *plan, const struct gqa_tens
  *     m = max_r lse[r];  w[r] = exp(lse[r] - m);  o = sum_r w[r] o[r] / sum_r w[r];
  *     lse = m + log(sum_r w[r]);  all lse[r] = -inf gives o = 0 and lse = -inf.
  * A part whose lse is -inf is never read into the sum, whatever its o holds. */
-struct gqa_merge {
+struct gqa_shards {
     size_t size;
     int parts; /* 1 .. 4096 */
     int64_t rows;
@@ -449,8 +449,8 @@ struct gqa_merge {
     float *lse; /* [rows][q_heads], packed, or NULL; may be part_lse itself */
 };
 
-static inline struct gqa_merge gqa_merge_init(void) {
-    struct gqa_merge x = GQA_ZERO;
+static inline struct gqa_shards gqa_shards_init(void) {
+    struct gqa_shards x = GQA_ZERO;
     x.size = sizeof x;
     return x;
 }
@@ -459,7 +459,7 @@ static inline struct gqa_merge gqa_merge_init(void) {
  * Numbers: float32, parts in ascending order, so the result does not depend on threads.
  * Stream, Owner: as gqa_decode. In place is allowed only onto part 0 (same address and type).
  * Fails:  GQA_ERR_ARGUMENT, _SHAPE, _TYPE, _ALIGNMENT, _UNSUPPORTED, _DEVICE, _DRIVER. */
-GQA_API gqa_status gqa_merge(gqa_device *device, const struct gqa_merge *merge, void *stream,
+GQA_API gqa_status gqa_merge(gqa_device *device, const struct gqa_shards *merge, void *stream,
                              struct gqa_error *err);
 
 #ifdef __cplusplus

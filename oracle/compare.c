@@ -201,7 +201,7 @@ static struct output decode_output(const struct gqa_problem *p, const struct gqa
     };
 }
 
-static struct output merge_output(const struct gqa_merge *m, const struct ref *ref, int64_t at) {
+static struct output merge_output(const struct gqa_shards *m, const struct ref *ref, int64_t at) {
     return (struct output){
         .type = m->o_type,
         .o = m->o,
@@ -213,7 +213,7 @@ static struct output merge_output(const struct gqa_merge *m, const struct ref *r
 
 /* Twice over all rows: kinds first, then values. Exactly one of p and m is not NULL. */
 static void compare(const struct gqa_problem *p, const struct gqa_tensors *t,
-                    const struct gqa_merge *m, const struct ref *ref, struct compare_result *r) {
+                    const struct gqa_shards *m, const struct ref *ref, struct compare_result *r) {
     struct sums sums = {0};
     *r = (struct compare_result){.ok = true};
     for (int pass = 0; pass < 2; pass++)
@@ -236,7 +236,7 @@ void compare_decode(const struct gqa_problem *p, const struct gqa_tensors *t, co
     compare(p, t, NULL, ref, result);
 }
 
-void compare_merge(const struct gqa_merge *m, const struct ref *ref,
+void compare_merge(const struct gqa_shards *m, const struct ref *ref,
                    struct compare_result *result) {
     compare(NULL, NULL, m, ref, result);
 }

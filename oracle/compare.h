@@ -37,6 +37,7 @@ void compare_decode(const struct gqa_problem *p, const struct gqa_tensors *t, co
                     struct compare_result *result);
 
 /* The same for a merge. m->lse may be NULL. */
-void compare_merge(const struct gqa_merge *m, const struct ref *ref, struct compare_result *result);
+void compare_merge(const struct gqa_shards *m, const struct ref *ref,
+                   struct compare_result *result);
 
 #endif

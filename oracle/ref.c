@@ -258,7 +258,7 @@ bool ref_decode(const struct gqa_problem *p, const struct gqa_tensors *t, struct
 
 /* --- Merging --- */
 
-static void merge_row(const struct gqa_merge *m, int64_t at, struct ref *ref) {
+static void merge_row(const struct gqa_shards *m, int64_t at, struct ref *ref) {
     const int64_t all = m->rows * m->q_heads;
     const double in_base = m->part_base == GQA_BASE_2 ? log(2) : 1;
     const double out_base = m->o_base == GQA_BASE_2 ? log(2) : 1;
@@ -293,7 +293,7 @@ static void merge_row(const struct gqa_merge *m, int64_t at, struct ref *ref) {
     ref->weight[at] = sqrt(squares);
 }
 
-bool ref_merge(const struct gqa_merge *m, struct ref *ref) {
+bool ref_merge(const struct gqa_shards *m, struct ref *ref) {
     if (!ref_alloc(ref, m->rows, m->q_heads, m->head_dim_v))
         return false;
     for (int64_t at = 0; at < m->rows * m->q_heads; at++)

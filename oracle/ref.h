@@ -27,7 +27,7 @@ struct ref {
 bool ref_decode(const struct gqa_problem *p, const struct gqa_tensors *t, struct ref *ref);
 
 /* The merge of gqa_merge, likewise. spread, weight and score tell how far the parts may carry. */
-bool ref_merge(const struct gqa_merge *m, struct ref *ref);
+bool ref_merge(const struct gqa_shards *m, struct ref *ref);
 
 void ref_free(struct ref *ref);
 

@@ -104,7 +104,7 @@ enum verify_outcome verify_shards(struct verify_case *v, const struct verify_tar
                             lse + (size_t)i * rows, report);
         begin = end;
     }
-    struct gqa_merge m = gqa_merge_init();
+    struct gqa_shards m = gqa_shards_init();
     struct gqa_error err = {0};
     m.parts = (int)n;
     m.rows = p->batch;
@@ -138,10 +138,10 @@ enum verify_outcome verify_shards(struct verify_case *v, const struct verify_tar
 
 enum { MERGES = 72 };
 
-static struct gqa_merge merge_shape(int n) {
+static struct gqa_shards merge_shape(int n) {
     static const int parts[] = {1, 2, 3, 7, 64}, dims[] = {64, 128, 8, 96, 512, 1, 100};
     static const int rows[] = {1, 5, 33}, heads[] = {1, 3, 8, 2};
-    struct gqa_merge m = gqa_merge_init();
+    struct gqa_shards m = gqa_shards_init();
     m.part_type = (enum gqa_type)(n % 3);
     m.o_type = (enum gqa_type)(n / 3 % 3);
     m.part_base = n / 9 % 2 ? GQA_BASE_2 : GQA_BASE_E;
@@ -154,7 +154,7 @@ static struct gqa_merge merge_shape(int n) {
 }
 
 /* Each part is empty in a third of the rows, all parts are in every fourth row. */
-static void fill_parts(const struct gqa_merge *m, struct case_random_state *r, void *o,
+static void fill_parts(const struct gqa_shards *m, struct case_random_state *r, void *o,
                        float *lse) {
     const int64_t all = m->rows * m->q_heads;
     for (int64_t i = 0; i < m->parts * all; i++) {
@@ -174,7 +174,7 @@ struct merge_data {
     size_t parts_bytes, lse_bytes, o_bytes, o_lse_bytes;
 };
 
-static enum verify_outcome merge_on_device(struct gqa_merge *m, bool o_in_place, bool lse_in_place,
+static enum verify_outcome merge_on_device(struct gqa_shards *m, bool o_in_place, bool lse_in_place,
                                            bool has_lse, struct merge_data *x,
                                            const struct verify_target *target,
                                            struct verify_report *report) {
@@ -211,7 +211,7 @@ static enum verify_outcome merge_on_device(struct gqa_merge *m, bool o_in_place,
     return VERIFY_PASS;
 }
 
-static enum verify_outcome merge_check_one(struct gqa_merge *m, int n, struct merge_data *x,
+static enum verify_outcome merge_check_one(struct gqa_shards *m, int n, struct merge_data *x,
                                            const struct verify_target *target,
                                            struct verify_report *report) {
     struct ref ref;
@@ -239,7 +239,7 @@ enum verify_outcome verify_merge(int n, uint64_t seed, const struct verify_targe
     *report = (struct verify_report){.outcome = VERIFY_SKIP};
     if (n < 0 || n >= MERGES)
         return VERIFY_SKIP;
-    struct gqa_merge m = merge_shape(n);
+    struct gqa_shards m = merge_shape(n);
     struct case_random_state r = {seed + (uint64_t)n * 7919};
     const size_t rows = (size_t)m.rows * (size_t)m.q_heads, dim = (size_t)m.head_dim_v;
     struct merge_data x = {

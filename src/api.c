@@ -212,7 +212,7 @@ gqa_status gqa_decode_finish(const gqa_plan *plan, const struct gqa_tensors *t, 
 
 /* --- Merging --- */
 
-gqa_status gqa_merge(gqa_device *device, const struct gqa_merge *merge, void *stream,
+gqa_status gqa_merge(gqa_device *device, const struct gqa_shards *merge, void *stream,
                      struct gqa_error *err) {
     if (!device)
         return fail(err, GQA_ERR_ARGUMENT, "device is NULL");

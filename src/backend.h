@@ -46,7 +46,7 @@ struct backend {
                        struct gqa_error *err);
     gqa_status (*decode)(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,
                          void *stream, struct gqa_error *err);
-    gqa_status (*merge)(gqa_device *device, const struct gqa_merge *merge, void *stream,
+    gqa_status (*merge)(gqa_device *device, const struct gqa_shards *merge, void *stream,
                         struct gqa_error *err);
     /* NULL where the backend has none. */
     gqa_status (*slice)(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,

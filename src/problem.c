@@ -449,10 +449,10 @@ gqa_status tensors_check(const struct gqa_problem *p, const struct gqa_tensors *
 
 /* --- Merges --- */
 
-gqa_status merge_check(const struct gqa_merge *m, struct gqa_error *err) {
+gqa_status merge_check(const struct gqa_shards *m, struct gqa_error *err) {
     if (!m || m->size != sizeof *m)
         return fail(err, GQA_ERR_ARGUMENT,
-                    "merge.size is %zu, expected %zu: set the struct up with gqa_merge_init()",
+                    "merge.size is %zu, expected %zu: set the struct up with gqa_shards_init()",
                     m ? m->size : 0, sizeof *m);
     const struct range ranges[] = {
         {"parts", m->parts, 1, 4096},

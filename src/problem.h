@@ -31,7 +31,7 @@ gqa_status tensors_check(const struct gqa_problem *p, const struct gqa_tensors *
                          struct gqa_error *err);
 
 /* gqa_merge's arguments. */
-gqa_status merge_check(const struct gqa_merge *m, struct gqa_error *err);
+gqa_status merge_check(const struct gqa_shards *m, struct gqa_error *err);
 
 /* Rows of Q, O and LSE: batch * q_tokens, or q_total if ragged. */
 static inline int64_t problem_rows(const struct gqa_problem *p) {

@@ -406,7 +406,7 @@ TEST(planning_only) {
         REFUSES(gqa_decode(plan, &s.x.device, s.workspace, s.bytes, NULL, &err), GQA_ERR_DEVICE);
         CHECK(case_collect(&s.x));
         gqa_plan_destroy(plan);
-        struct gqa_merge m = gqa_merge_init();
+        struct gqa_shards m = gqa_shards_init();
         float x[2] = {0, 0}, y[2];
         m.parts = m.q_heads = m.head_dim_v = 1;
         m.rows = 1;
@@ -482,7 +482,7 @@ TEST(checked_tables) {
 TEST(merges) {
     gqa_device *device = cpu();
     float parts[2 * 3 * 2 * 4], lse[2 * 3 * 2], o[3 * 2 * 4], o_lse[3 * 2];
-    struct gqa_merge good = gqa_merge_init(), m;
+    struct gqa_shards good = gqa_shards_init(), m;
     for (int i = 0; i < 48; i++)
         parts[i] = (float)i;
     for (int i = 0; i < 12; i++)

@@ -251,7 +251,7 @@ TEST(ragged_rows_are_packed_by_token) {
 TEST(merging_is_weighing_by_lse) {
     const float o[] = {0, 7, NAN, 4, NAN, NAN},
                 lse[] = {0, 2, -INFINITY, ln3, -INFINITY, -INFINITY};
-    struct gqa_merge m = gqa_merge_init();
+    struct gqa_shards m = gqa_shards_init();
     struct ref ref;
     m.parts = 2;
     m.rows = 3;

@@ -257,7 +257,7 @@ TEST(slices_give_the_bits_of_as_many_threads) {
 static void *merge_often(void *arg) {
     struct caller *c = arg;
     float parts[4 * 3 * 8], lse[4 * 3], o[3 * 8];
-    struct gqa_merge m = gqa_merge_init();
+    struct gqa_shards m = gqa_shards_init();
     for (int i = 0; i < 96; i++)
         parts[i] = (float)i;
     memset(lse, 0, sizeof lse);

@@ -146,7 +146,7 @@ void cpu_state_fold(const struct cpu_layout *l, struct cpu_state *into,
                     const struct cpu_state *from, int64_t rows);
 void cpu_lane_store(const struct cpu_call *c, const struct cpu_row *row,
                     const struct cpu_lane *lane, const struct cpu_state *s);
-gqa_status cpu_merge(gqa_device *device, const struct gqa_merge *m, void *stream,
+gqa_status cpu_merge(gqa_device *device, const struct gqa_shards *m, void *stream,
                      struct gqa_error *err);
 
 /* check.c: what check_tables asks for. */

@@ -128,7 +128,7 @@ void cpu_lane_store(const struct cpu_call *c, const struct cpu_row *row,
 enum { MERGE_CHUNK = 256 };
 
 /* o[0 .. n) += weight * part_o[at .. at + n). */
-static void add_part(float *o, const struct gqa_merge *m, int64_t at, int n, float weight) {
+static void add_part(float *o, const struct gqa_shards *m, int64_t at, int n, float weight) {
     if (m->part_type == GQA_F32) {
         const float *from = (const float *)m->part_o + at;
         for (int i = 0; i < n; i++)
@@ -139,7 +139,7 @@ static void add_part(float *o, const struct gqa_merge *m, int64_t at, int n, flo
     }
 }
 
-static void merge_row(const struct gqa_merge *m, int64_t row, int64_t rows) {
+static void merge_row(const struct gqa_shards *m, int64_t row, int64_t rows) {
     const float to_log2 = m->part_base == GQA_BASE_2 ? 1 : log2_e;
     const float base = m->o_base == GQA_BASE_2 ? 1 : ln_2;
     const int64_t bytes = (int64_t)gqa_type_bytes(m->o_type);
@@ -168,7 +168,7 @@ static void merge_row(const struct gqa_merge *m, int64_t row, int64_t rows) {
         m->lse[row] = sum == 0 ? -INFINITY : (top + log2f(sum)) * base;
 }
 
-gqa_status cpu_merge(gqa_device *device, const struct gqa_merge *m, void *stream,
+gqa_status cpu_merge(gqa_device *device, const struct gqa_shards *m, void *stream,
                      struct gqa_error *err) {
     (void)device;
     if (stream)

@@ -531,7 +531,7 @@ static gqa_status cuda_decode(const gqa_plan *plan, const struct gqa_tensors *t,
     return status;
 }
 
-static gqa_status cuda_merge(gqa_device *device, const struct gqa_merge *m, void *stream,
+static gqa_status cuda_merge(gqa_device *device, const struct gqa_shards *m, void *stream,
                              struct gqa_error *err) {
     struct cuda_device *d = (struct cuda_device *)device;
     struct gqa_merge_args a = {
