@@ -29,7 +29,7 @@ struct shape {
 };
 
 struct candidate {
-    char name[80];
+    char name[160];
     gqa_plan *plan; /* NULL: the floor */
     int pdl;
     struct cuda_graph *graph;
