@@ -35,24 +35,23 @@ extern "C" __global__ void convert(const u32 *in, u32 *out) {
     H_X2(".rn.relu.f16x2.e4m3x2")
     { u16 r; asm volatile("cvt.rn.f16.s32 %0, %1;" : "=h"(r) : "r"(a)); put(&s, r); }
     { u32 r; asm volatile("cvt.rzi.s32.f16 %0, %1;" : "=r"(r) : "h"((u16)a)); put(&s, r); }
-    { u64 r; asm volatile("{ .reg .f32 x; .reg .f64 y; mov.b32 x, %1; cvt.f64.f32 y, x; mov.b64 %0, y; }" : "=l"(r) : "r"(a)); put64(&s, r); }
-    { u32 r; const u64 x = (u64)a << 32 | b; asm volatile("{ .reg .f64 x; .reg .f32 y; mov.b64 x, %1; cvt.rn.f32.f64 y, x; mov.b32 %0, y; }" : "=r"(r) : "l"(x)); put(&s, r); }
+    { u64 r; asm volatile("{ .reg .f32 x; .reg .f64 y; mov.b32 x, %1; cvt.f64.f32 y, x; mov.b64 %0, y; }" : "=l"(r) : "r"(a)); put64(&s, one_nan64(r)); }
+    { u32 r; const u64 x = (u64)a << 32 | b; asm volatile("{ .reg .f64 x; .reg .f32 y; mov.b64 x, %1; cvt.rn.f32.f64 y, x; mov.b32 %0, y; }" : "=r"(r) : "l"(x)); put(&s, one_nan32(r)); }
     { u64 r; asm volatile("{ .reg .f32 x; mov.b32 x, %1; cvt.rzi.s64.f32 %0, x; }" : "=l"(r) : "r"(a)); put64(&s, r); }
-    { u32 r; asm volatile("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x01020304)); put(&s, r); }
 }
+
+#define N1(op, inf) { u32 r; asm volatile(op " %0, %1;" : "=r"(r) : "r"(a)); put(&s, one_nan16x2(r, inf)); }
 
 extern "C" __global__ void half(const u32 *in, u32 *out) {
     sink s = sink_open(out);
     const u32 t = threadIdx.x, a = in[t], b = in[t * 5 % 256 + 256], c = in[t * 11 % 256 + 512];
     R2("add.rn.f16x2") R2("sub.rn.f16x2") R2("mul.rn.f16x2") R3("fma.rn.f16x2") R3("fma.rn.relu.f16x2")
     R3("fma.rn.sat.f16x2") R3("fma.rn.ftz.f16x2") R2("min.f16x2") R2("max.f16x2") R2("min.NaN.f16x2")
-    R1("neg.f16x2") R1("abs.f16x2") R2("add.rn.bf16x2") R2("sub.rn.bf16x2") R2("mul.rn.bf16x2")
+    N1("neg.f16x2", 0x7c00) N1("abs.f16x2", 0x7c00) R2("add.rn.bf16x2") R2("sub.rn.bf16x2") R2("mul.rn.bf16x2")
     R3("fma.rn.bf16x2") R3("fma.rn.relu.bf16x2") R2("min.bf16x2") R2("max.NaN.bf16x2")
-    R1("neg.bf16x2") R1("abs.bf16x2")
+    N1("neg.bf16x2", 0x7f80) N1("abs.bf16x2", 0x7f80)
     H2("add.rn.f16") H2("mul.rn.f16") H3("fma.rn.f16") H2("add.rn.bf16") H3("fma.rn.bf16")
     H2("max.f16") H2("min.NaN.bf16")
-    { u32 r; asm volatile("set.lt.u32.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
-    { u32 r; asm volatile("set.gtu.f16x2.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
     { u32 r; asm volatile("{ .reg .pred p, q; setp.le.f16x2 p|q, %1, %2; selp.u32 %0, 1, 0, p; @q add.u32 %0, %0, 2; }" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
 }
 

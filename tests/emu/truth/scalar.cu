@@ -37,7 +37,6 @@ extern "C" __global__ void integer(const u32 *in, u32 *out) {
     { u64 r; asm volatile("bfe.s64 %0, %1, %2, %3;" : "=l"(r) : "l"(x), "r"(c & 255), "r"(a & 255)); put64(&s, r); }
     { u32 r; asm volatile("popc.b64 %0, %1;" : "=r"(r) : "l"(x)); put(&s, r); }
     { u32 r; asm volatile("clz.b64 %0, %1;" : "=r"(r) : "l"(x)); put(&s, r); }
-    { u32 r; asm volatile("vadd4.s32.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); put(&s, r); }
     P2("setp.lt.s32") P2("setp.lo.u32") P2("setp.ge.s32") P2("setp.hi.u32") P2("setp.ne.b32")
     { u32 r; asm volatile("set.le.u32.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
     { u32 r; asm volatile("slct.b32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); put(&s, r); }
@@ -50,6 +49,7 @@ extern "C" __global__ void single(const u32 *in, u32 *out) {
     sink s = sink_open(out);
     const u32 t = threadIdx.x, a = in[t], b = in[t * 5 % 256], c = in[t * 11 % 256 + 256];
 #define F1(op) { u32 r; asm volatile("{ .reg .f32 x, y; mov.b32 x, %1; " op " y, x; mov.b32 %0, y; }" : "=r"(r) : "r"(a)); put(&s, r); }
+#define N1(op) { u32 r; asm volatile("{ .reg .f32 x, y; mov.b32 x, %1; " op " y, x; mov.b32 %0, y; }" : "=r"(r) : "r"(a)); put(&s, one_nan32(r)); }
 #define F2(op) { u32 r; asm volatile("{ .reg .f32 x, y, z; mov.b32 x, %1; mov.b32 y, %2; " op " z, x, y; mov.b32 %0, z; }" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
 #define F3(op) { u32 r; asm volatile("{ .reg .f32 x, y, z, w; mov.b32 x, %1; mov.b32 y, %2; mov.b32 z, %3; " op " w, x, y, z; mov.b32 %0, w; }" : "=r"(r) : "r"(a), "r"(b), "r"(c)); put(&s, r); }
 #define FP(op) { u32 r; asm volatile("{ .reg .pred p; .reg .f32 x, y; mov.b32 x, %1; mov.b32 y, %2; " op " p, x, y; selp.u32 %0, 1, 0, p; }" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
@@ -60,7 +60,7 @@ extern "C" __global__ void single(const u32 *in, u32 *out) {
     F3("fma.rn.f32") F3("fma.rz.f32") F3("fma.rm.f32") F3("fma.rp.f32") F3("fma.rn.ftz.f32")
     F3("fma.rn.sat.f32") F2("min.f32") F2("max.f32") F2("min.NaN.f32") F2("max.NaN.f32")
     F2("min.ftz.f32") F2("max.xorsign.abs.f32") F2("min.NaN.xorsign.abs.f32")
-    F1("abs.f32") F1("neg.f32") F1("abs.ftz.f32") F2("copysign.f32")
+    N1("abs.f32") N1("neg.f32") N1("abs.ftz.f32") F2("copysign.f32")
     F2("div.rn.f32") F2("div.rz.f32") F2("div.rn.ftz.f32") F1("rcp.rn.f32") F1("rcp.rp.ftz.f32")
     F1("sqrt.rn.f32") F1("sqrt.rm.f32") F1("sqrt.rn.ftz.f32")
     FP("setp.lt.f32") FP("setp.le.f32") FP("setp.eq.f32") FP("setp.ne.f32") FP("setp.equ.f32")
@@ -74,9 +74,9 @@ extern "C" __global__ void twice(const u32 *in, u32 *out) {
     const u32 t = threadIdx.x;
     const u64 x = (u64)in[t] << 32 | in[t + 512], y = (u64)in[t * 5 % 256] << 32 | in[t + 768];
     const u64 z = (u64)in[t * 11 % 256] << 32 | in[t + 1024];
-#define W1(op) { u64 r; asm volatile("{ .reg .f64 x, y; mov.b64 x, %1; " op " y, x; mov.b64 %0, y; }" : "=l"(r) : "l"(x)); put64(&s, r); }
-#define W2(op) { u64 r; asm volatile("{ .reg .f64 x, y, z; mov.b64 x, %1; mov.b64 y, %2; " op " z, x, y; mov.b64 %0, z; }" : "=l"(r) : "l"(x), "l"(y)); put64(&s, r); }
-#define W3(op) { u64 r; asm volatile("{ .reg .f64 x, y, z, w; mov.b64 x, %1; mov.b64 y, %2; mov.b64 z, %3; " op " w, x, y, z; mov.b64 %0, w; }" : "=l"(r) : "l"(x), "l"(y), "l"(z)); put64(&s, r); }
+#define W1(op) { u64 r; asm volatile("{ .reg .f64 x, y; mov.b64 x, %1; " op " y, x; mov.b64 %0, y; }" : "=l"(r) : "l"(x)); put64(&s, one_nan64(r)); }
+#define W2(op) { u64 r; asm volatile("{ .reg .f64 x, y, z; mov.b64 x, %1; mov.b64 y, %2; " op " z, x, y; mov.b64 %0, z; }" : "=l"(r) : "l"(x), "l"(y)); put64(&s, one_nan64(r)); }
+#define W3(op) { u64 r; asm volatile("{ .reg .f64 x, y, z, w; mov.b64 x, %1; mov.b64 y, %2; mov.b64 z, %3; " op " w, x, y, z; mov.b64 %0, w; }" : "=l"(r) : "l"(x), "l"(y), "l"(z)); put64(&s, one_nan64(r)); }
     W2("add.rn.f64") W2("add.rz.f64") W2("sub.rm.f64") W2("mul.rn.f64") W2("mul.rp.f64")
     W3("fma.rn.f64") W3("fma.rz.f64") W2("min.f64") W2("max.f64") W1("abs.f64") W1("neg.f64")
     W2("div.rn.f64") W1("sqrt.rn.f64") W1("rcp.rn.f64")

@@ -48,3 +48,20 @@ __device__ __forceinline__ u32 smem_addr(const void *p) {
 #define H3(op) { u16 r; asm volatile(op " %0, %1, %2, %3;" : "=h"(r) : "h"((u16)a), "h"((u16)b), "h"((u16)c)); put(&s, r); }
 // Predicates.
 #define P2(op) { u32 r; asm volatile("{ .reg .pred p; " op " p, %1, %2; selp.u32 %0, 1, 0, p; }" : "=r"(r) : "r"(a), "r"(b)); put(&s, r); }
+
+// Where the ISA leaves a NaN's bits open: one pattern for all of them.
+__device__ __forceinline__ u32 one_nan32(u32 x) {
+    return (x & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : x;
+}
+
+__device__ __forceinline__ u64 one_nan64(u64 x) {
+    return (x & 0x7fffffffffffffffull) > 0x7ff0000000000000ull ? 0x7fffffffffffffffull : x;
+}
+
+__device__ __forceinline__ u32 one_nan16(u32 x, u32 inf) {
+    return (x & 0x7fff) > inf ? 0x7fff : x;
+}
+
+__device__ __forceinline__ u32 one_nan16x2(u32 x, u32 inf) {
+    return one_nan16(x & 0xffff, inf) | one_nan16(x >> 16, inf) << 16;
+}
