@@ -133,7 +133,7 @@ static int cvt_any(struct warp *w, const struct insn *i, u32 m) {
         if (!f_dst) {
             double x = load_float(v, ts, i->flags & CV_FTZ);
             out = num_to_int(x, r, is_signed(td), type_bytes(td) * 8, ts == T_F64);
-            out = type_bytes(td) == 2 ? (u16)out : out;
+            out = td == T_S8 ? cut(out, td) : type_bytes(td) == 2 ? (u16)out : out;
         } else if (!f_src) {
             u64 x = cut(v, ts);
             out = td == T_F64   ? num_bits64(num_int_f64(x, is_signed(ts), r))
@@ -149,8 +149,10 @@ static int cvt_any(struct warp *w, const struct insn *i, u32 m) {
                 if (i->flags & CV_SAT)
                     x = x > 1 ? 1 : x >= 0 ? x : 0;
                 out = num_bits64(ts == T_F64 ? x : num_canon64(x));
-            } else {
-                out = num_from_f64(fmt_of(td), x, r, i->flags);
+            } else if (td == T_TF32 && r == NUM_RNA && x != x) {
+                out = v & ~0x1fffull; /* an H200 cuts a NaN short, even down to infinity */
+            } else {                  /* .ftz is about float32: a subnormal f16 result stays */
+                out = num_from_f64(fmt_of(td), x, r, td == T_F32 ? i->flags : i->flags & ~CV_FTZ);
             }
         }
         store_lane(pd, l, i->n, out);

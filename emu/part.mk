@@ -14,3 +14,5 @@ EMU_CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(EMU_CUDA))
 ALL += $(BUILD)/libcuda-emu.so
 $(BUILD)/libcuda-emu.so: $(EMU_OBJ) $(EMU_CUDA_OBJ)
 	$(CC) -shared -Wl,-soname,libcuda-emu.so -Wl,--no-undefined $(LDFLAGS_ALL) $^ $(LIBS) -ldl -o $@
+
+include tests/emu/truth/truth.mk

@@ -221,6 +221,7 @@ extern "C" __global__ void clusters(const u32 *in, u32 *out) {
     put(&s, value);
     asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
     put(&s, box[t]);
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
     if (t < 32)
         asm volatile("st.shared::cluster.u32 [%0], %1;" : : "r"(peer + 4 * t), "r"(t + 100 * rank) : "memory");
     if (t == 0)
