@@ -3,7 +3,6 @@
 # .cubin), embedded by kernels.c. Without nvcc the library is built with the rows but no images.
 #   make ONLY=sm90_bf16_d128     only kernels whose name contains this; the others have no image
 #   make NVCC=/path/to/nvcc      which compiler;  make NVCC=  none
-NVCC  ?= $(shell command -v nvcc || ls -d .cuda/*/bin/nvcc .cuda/bin/nvcc 2>/dev/null | head -1)
 PTXAS ?= $(if $(NVCC),$(dir $(NVCC))ptxas)
 ONLY  ?=
 
