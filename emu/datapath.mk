@@ -20,3 +20,13 @@ TESTS += $(EMU_UNIT_TESTS)
 $(EMU_UNIT_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h tests/emu/layouts.h $(EMU_DATA_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -ffp-contract=off -Iemu $< $(EMU_DATA_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
+
+# Tests that run programs: all of the emulator but the driver's interface.
+EMU_RUN := tcgen05
+EMU_RUN_TESTS := $(EMU_RUN:%=$(BUILD)/tests/emu/test_%)
+EMU_RUN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out emu/ptx_emu.c emu/cuda%,$(wildcard emu/*.c)))
+TESTS += $(EMU_RUN_TESTS)
+
+$(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h tests/emu/layouts.h $(EMU_RUN_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
