@@ -102,8 +102,9 @@ static void one(enum elem_type t, enum reduce_op op, uint8_t *dst, const uint8_t
     uint64_t v;
     if (t == ELEM_F16 || t == ELEM_BF16)
         v = half(t == ELEM_F16 ? NUM_F16 : NUM_BF16, op, (uint32_t)a, (uint32_t)b);
-    else if (t == ELEM_F32 || t == ELEM_F32_FTZ)
-        v = num_bits32(num_add(num_float((uint32_t)a), num_float((uint32_t)b), NUM_RN, NUM_FTZ));
+    else if (t == ELEM_F32 || t == ELEM_F32_FTZ) /* an H200 keeps subnormals of plain f32 maps */
+        v = num_bits32(num_add(num_float((uint32_t)a), num_float((uint32_t)b), NUM_RN,
+                               t == ELEM_F32 ? 0 : NUM_FTZ));
     else if (t == ELEM_F64)
         v = num_bits64(num_canon64(num_double(a) + num_double(b)));
     else
