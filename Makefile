@@ -44,7 +44,8 @@ LIB_OBJ += $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*.c))
 # JSON comes from jansson, which only tools and examples link; the library is built all the same.
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
-include $(wildcard */part.mk src/*/part.mk)
+# src first: what is found there (NVCC) decides what others can make.
+include $(wildcard src/*/part.mk) $(wildcard */part.mk)
 
 ALL += $(BUILD)/libgqa.a $(BUILD)/libgqa.so
 

@@ -1,19 +1,22 @@
 # tools: the command line. JSON comes from jansson (Debian: libjansson-dev), which only tools and
 # examples link; without it they are left out and the library is built all the same.
-JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 ifeq ($(JANSSON),)
 $(info jansson.h is not here (Debian: libjansson-dev): the tools and examples are left out)
 else
 ALL   += $(BUILD)/gqa
-TESTS += $(BUILD)/test_safetensors
+TESTS += $(BUILD)/test_safetensors $(BUILD)/test_cli
 endif
 
 $(eval $(call cc_rule,tools,-D_GNU_SOURCE -Iinclude -Ioracle))
 
 TOOLS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/test_%,$(wildcard tools/*.c)))
 
-$(BUILD)/gqa: $(TOOLS_OBJ) $(BUILD)/libgqa.a
+$(BUILD)/gqa: $(TOOLS_OBJ) $(ORACLE_LIB) $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 
 $(BUILD)/test_safetensors: $(BUILD)/tools/test_safetensors.o $(BUILD)/tools/safetensors.o
+	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
+
+$(BUILD)/test_cli: $(BUILD)/tools/test_cli.o $(BUILD)/tools/safetensors.o $(ORACLE_LIB) \
+    $(BUILD)/libgqa.a | $(BUILD)/gqa
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
