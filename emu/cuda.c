@@ -1,6 +1,7 @@
 /* cuda.c: libcuda-emu.so, contexts, modules, memory.  One device, whose part is named by EMU_PART;
  * other settings: EMU_SEED, EMU_POLICY (random, bursty, instant, late, starve), EMU_CHECK (off),
- * EMU_LENIENT (names of checks, or all), EMU_SLOTS, EMU_LATE_REJOIN, EMU_PERTURB, EMU_CONSERVATIVE.
+ * EMU_LENIENT (names of checks, or all), EMU_SLOTS, EMU_LATE_REJOIN, EMU_PERTURB, EMU_CONSERVATIVE,
+ * EMU_FORMS (file for the forms of instructions used).
  *
  * Work is done when it must be: a launch is queued, and everything that could see its effects runs
  * it first.  So a chain of launches with programmatic serialisation overlaps, and all else is in
@@ -78,6 +79,7 @@ static cu_result world_start(void) {
                             .perturb = env_on("EMU_PERTURB"),
                             .slots = (uint32_t)env_number("EMU_SLOTS"),
                             .window = (uint32_t)env_number("EMU_WINDOW"),
+                            .forms = getenv("EMU_FORMS") != NULL,
                             .max_steps = env_number("EMU_MAX_STEPS")};
     env_lenient(&o);
     if (o.part && !*o.part)
@@ -89,6 +91,16 @@ static cu_result world_start(void) {
         return CUE_ERROR_NO_DEVICE;
     }
     return CUE_SUCCESS;
+}
+
+/* At the end of the program: the forms used, into the file that EMU_FORMS names. */
+__attribute__((destructor)) static void write_forms(void) {
+    const char *path = getenv("EMU_FORMS");
+    FILE *out = cu_world.emu && path ? fopen(path, "w") : NULL;
+    if (!out)
+        return;
+    emu_forms(cu_world.emu, out);
+    fclose(out);
 }
 
 static void world_reset(void) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The data paths of the emulator: number formats, tensor maps, matrix operations. Plain functions on
 # flat memory, tested without the rest of the emulator.
-EMU_DATA := num num_math reduce tensormap tensormap_copy matrix warp_matrix desc tmem umma wgmma
+EMU_DATA := num num_math reduce tensormap tensormap_copy matrix warp_matrix desc tmem umma wgmma forms
 EMU_DATA_OBJ := $(EMU_DATA:%=$(BUILD)/emu/%.o)
 # The lint of float equality and contraction does not apply: these files compute exact results.
 CFLAGS_emu_num := -O3 -ffp-contract=off
@@ -13,13 +13,13 @@ CFLAGS_emu_desc := -O3
 CFLAGS_emu_umma := -O3
 CFLAGS_emu_wgmma := -O3
 
-EMU_UNIT := num tensormap warp_matrix umma wgmma
+EMU_UNIT := num tensormap warp_matrix umma wgmma forms
 EMU_UNIT_TESTS := $(EMU_UNIT:%=$(BUILD)/tests/emu/test_%)
 TESTS += $(EMU_UNIT_TESTS)
 
 $(EMU_UNIT_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h tests/emu/layouts.h $(EMU_DATA_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -ffp-contract=off -Iemu $< $(EMU_DATA_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
+	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_DATA_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
 
 # Tests that run programs: all of the emulator but the driver's interface.
 EMU_RUN := tcgen05
@@ -29,4 +29,4 @@ TESTS += $(EMU_RUN_TESTS)
 
 $(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h tests/emu/layouts.h $(EMU_RUN_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
+	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@

@@ -576,5 +576,7 @@ void decode_statement(struct parser *p, const char *opcode, u32 len, ref guard, 
     in.loc = p->nlocs;
     p->locs[p->nlocs++] = p->here;
     p->code = parse_grow(p, p->code, p->ncode, &p->code_cap, sizeof *p->code);
+    p->texts = parse_grow(p, p->texts, p->ncode, &p->texts_cap, sizeof *p->texts);
+    p->texts[p->ncode] = d.text;
     p->code[p->ncode++] = in;
 }

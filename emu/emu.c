@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 #include "check.h"
+#include "forms.h"
+#include "matrix.h"
 #include "num.h"
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +44,12 @@ struct emu *emu_new(const struct emu_options *o) {
         e->perturb_state = calloc(1, sizeof *e->perturb_state);
         *e->perturb_state = (struct num_perturb){.seed = o->seed, .amount = 1.0f};
         e->perturb = e->perturb_state;
+        e->model_state = calloc(1, sizeof *e->model_state);
+        *e->model_state =
+            (struct mma_model){.seed = o->seed * 2 + 1, .keep_bits = o->seed % 2 ? 24 : 0};
+        e->model = e->model_state;
     }
+    e->forms = o->forms ? forms_new() : NULL;
     check_new(e);
     return e;
 }
@@ -60,6 +67,8 @@ void emu_free(struct emu *e) {
     free(e->ready);
     free(e->active);
     free(e->perturb_state);
+    free(e->model_state);
+    forms_free(e->forms);
     free(e);
 }
 
@@ -136,6 +145,10 @@ const char *emu_report_text(struct emu *e, uint32_t i) {
 }
 uint64_t emu_stat(struct emu *e, enum emu_stat s) {
     return e->stats[s];
+}
+void emu_forms(struct emu *e, FILE *out) {
+    if (e->forms)
+        forms_write(e->forms, out);
 }
 const struct emu_part *emu_part(const struct emu *e) {
     return e->part;

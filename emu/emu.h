@@ -102,6 +102,7 @@ struct emu_options {
     bool late_rejoin;              /* diverged lanes meet only at .sync instructions */
     bool perturb;                  /* approximate functions vary within their error bound */
     bool coverage;                 /* count executions per instruction */
+    bool forms;                    /* keep the forms of instructions used (emu_forms) */
     uint32_t window;               /* CTAs resident at first, 0: 4; grows when all wait */
     uint32_t slots;                /* most CTAs resident, 0: as many as the part holds */
     uint64_t max_steps;            /* instructions of one run, 0: no limit */
@@ -144,6 +145,8 @@ void emu_reset(struct emu *e);
 uint32_t emu_report_count(struct emu *e);
 const char *emu_report_text(struct emu *e, uint32_t i);
 uint64_t emu_stat(struct emu *e, enum emu_stat s);
+/* Forms of opcodes, descriptors, layouts and tensor maps used so far, one a line (see forms.h). */
+void emu_forms(struct emu *e, FILE *out);
 /* Resident CTAs of this shape on one SM, 0 when it does not fit. */
 uint32_t emu_occupancy(struct emu *e, const struct function *f, uint32_t threads,
                        uint32_t dyn_smem);

@@ -248,6 +248,7 @@ struct function {
     u32 nlabels;
     u64 *hits; /* executions per instruction, when coverage is on */
     u8 *taken; /* per branch: bit 0 fell through, bit 1 taken */
+    const char **texts; /* opcode of each instruction */
 };
 
 struct global_var {

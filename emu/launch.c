@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 #include "check.h"
+#include "forms_note.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +119,7 @@ bool emu_launch(struct emu *e, const struct emu_launch *l) {
     g->order = malloc(n * sizeof *g->order);
     for (u64 k = 0; k < n; k++)
         g->order[k] = (u32)k;
-    if (e->opt.coverage && !l->fn->hits) {
+    if ((e->opt.coverage || e->opt.forms) && !l->fn->hits) {
         l->fn->hits = arena_alloc(l->fn->mod->mem, l->fn->ncode * sizeof(u64));
         l->fn->taken = arena_alloc(l->fn->mod->mem, l->fn->ncode);
     }
@@ -433,6 +434,7 @@ void cta_retire(struct emu *e, struct cta *c) {
     e->progress++;
     if (++g->done_clusters == g->nclusters) {
         g->done = true;
+        forms_opcodes(e, g->fn);
         check_grid_end(g);
         retire_grids(e);
         emu_wake_grid(e);

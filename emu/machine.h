@@ -267,6 +267,7 @@ struct emu {
     const struct mma_model *model; /* NULL: products in order */
     struct mma_model *model_state;
     struct checker *checker;
+    struct forms *forms; /* NULL unless kept */
 };
 
 /* --- run.c --- */

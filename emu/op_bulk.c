@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 #include "access.h"
+#include "forms_note.h"
 #include "groups.h"
 #include "tensormap.h"
 #include <stdlib.h>
@@ -236,6 +237,11 @@ static void tensor_prepare(struct warp *w, const struct insn *i, u32 l, const st
                   c->map.rank);
     if (!tensormap_prepare(c, b->ncoords, b->to_global, why, sizeof why))
         emu_fault(w, i, "lane %u: %s", l, why);
+    forms_tensor(w->cta->grid->emu, &c->map,
+                 b->gather       ? "four rows"
+                 : !b->to_global ? "load"
+                 : b->reduce     ? reduce_name(b->op)
+                                 : "store");
     check_rows(w, i, l, c);
 }
 

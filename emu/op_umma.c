@@ -7,6 +7,7 @@
  * Apache-2.0 */
 #include "lanes.h"
 #include "access.h"
+#include "forms_note.h"
 #include "tcgen05.h"
 #include "tensormap.h"
 #include "tmem.h"
@@ -218,6 +219,7 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
     if (!f->form.a_tmem)
         check_range(w, i, &a, 'A');
     check_range(w, i, &b, 'B');
+    forms_umma(w->cta->grid->emu, u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
     for (u32 k = 0; k < f->form.cta_group; k++) {
         tmem_need(w, i, x->cta[k], d.column, d.columns, "D");

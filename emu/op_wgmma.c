@@ -4,6 +4,7 @@
  * group's queue.  It reads its operands when it runs: registers and shared memory that were touched
  * too early give wrong numbers, as on hardware.  The data path is in wgmma.c.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "forms_note.h"
 #include "lanes.h"
 #include "check.h"
 #include "wgmma.h"
@@ -129,6 +130,7 @@ static void start_op(struct warp *w, const struct insn *i, struct item *it) {
     o->run.smem = w->cta->smem;
     if (!wgmma_prepare(&o->run, o->word_a, o->word_b, why, sizeof why))
         emu_fault(w, i, "%s", why);
+    forms_wgmma(w->cta->grid->emu, &o->run);
     if (!f->form.a_regs)
         o->a = wgmma_view_a(&o->run);
     o->b = wgmma_view_b(&o->run);

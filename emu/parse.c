@@ -400,6 +400,7 @@ static void finish_function(struct parser *p) {
     /* a body may end without ret */
     decode_statement(p, "exit", 4, REF_NONE, NULL, 0);
     keep(p, (void **)&f->code, p->code, p->ncode * sizeof *p->code);
+    keep(p, (void **)&f->texts, p->texts, p->ncode * sizeof *p->texts);
     keep(p, (void **)&f->uses, p->uses, (p->nuses + 1) * sizeof *p->uses);
     keep(p, (void **)&f->locs, p->locs, p->nlocs * sizeof *p->locs);
     keep(p, (void **)&f->values, p->values, p->nvalues * sizeof *p->values);
@@ -568,6 +569,7 @@ static void parser_free(struct parser *p) {
     free(p->syms);
     free(p->shared);
     free(p->code);
+    free(p->texts);
     free(p->uses);
     free(p->locs);
     free(p->consts);

@@ -118,6 +118,8 @@ struct parser {
     u32 reg_top, reg_max;
     struct insn *code;
     u32 ncode, code_cap;
+    const char **texts; /* opcodes */
+    u32 texts_cap;
     struct use *uses;
     u32 nuses, uses_cap;
     struct loc *locs;
