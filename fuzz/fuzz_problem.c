@@ -59,7 +59,7 @@ static void choose_rest(struct bytes *b, struct gqa_problem *p) {
     p->k_scales = (enum gqa_scales)bytes_below(b, 4 + (bytes_next(b) == 7));
     p->v_scales = (enum gqa_scales)bytes_below(b, 4);
     p->causal = bytes_below(b, 2);
-    p->window_left = bytes_number(b, 40) - 1;
+    p->window_left = bytes_below(b, 3) ? -1 : bytes_number(b, 40);
     p->scale = floats[bytes_below(b, 6)];
     p->softcap = floats[bytes_below(b, 6)];
     p->has_sinks = bytes_below(b, 2);
@@ -195,6 +195,19 @@ static void decode(const struct gqa_problem *p, const gqa_plan *plan, struct byt
 
 /* --- Planning ------------------------------------------------------------------------------- */
 
+/* The problem, as `gqa plan` takes it. */
+static void show(const struct gqa_problem *p, int layout, size_t bytes, size_t least) {
+    fprintf(stderr,
+            "--batch %lld --q-heads %d --kv-heads %d --head-dim %d --head-dim-v %d --q-tokens %d "
+            "--kv-len %lld --kv-len-expected %lld --type %s --page %d --window-left %lld "
+            "--split-mode %d --splits %d --split-tokens %lld --reduction %d, layout %d: %zu bytes, "
+            "before it grew %zu\n",
+            (long long)p->batch, p->q_heads, p->kv_heads, p->head_dim, p->head_dim_v, p->q_tokens,
+            (long long)p->kv_len, (long long)p->kv_len_expected, gqa_type_name(p->kv_type),
+            p->page_size, (long long)p->window_left, p->split_mode, p->splits,
+            (long long)p->split_tokens, p->reduction, layout, bytes, least);
+}
+
 static void plan_larger(gqa_device *device, struct gqa_problem p, int layout, size_t least,
                         struct bytes *b) {
     struct gqa_error err = {0};
@@ -215,6 +228,8 @@ static void plan_larger(gqa_device *device, struct gqa_problem p, int layout, si
         gqa_problem_pack(&p, (enum gqa_layout)layout);
     if (gqa_plan_create(device, &p, &plan, &err))
         return;
+    if (gqa_plan_workspace(plan) < least)
+        show(&p, layout, gqa_plan_workspace(plan), least);
     demand(gqa_plan_workspace(plan) >= least, "a larger problem has a smaller workspace");
     gqa_plan_destroy(plan);
 }
