@@ -84,6 +84,16 @@ static void layout_splits(const struct gqa_problem *p, struct cpu_layout *l) {
     l->slots = l->splits > 1 ? times_upto(lanes, l->splits, INT64_MAX / 4) : 0;
 }
 
+/* Sizes of scratch and slots for lanes of so many rows; returns bytes in all. */
+static size_t layout_workspace(const struct gqa_problem *p, int64_t most_rows,
+                               struct cpu_layout *l) {
+    layout_splits(p, l);
+    l->scratch_floats = round_up(most_rows * (l->q_stride + l->acc_stride + 2), 64);
+    l->slot_floats = round_up(most_rows * (l->acc_stride + 2), 64);
+    l->slot_offset = (size_t)l->workers * (size_t)l->scratch_floats * sizeof(float);
+    return l->slot_offset + (size_t)times_upto(l->slots, l->slot_floats * 4, INT64_MAX / 2);
+}
+
 void cpu_layout(const struct gqa_problem *p, struct cpu_layout *l) {
     *l = (struct cpu_layout){.rows = problem_group(p) * p->q_tokens};
     l->q_stride = (int)round_up(p->head_dim, CPU_DIM_PAD);
@@ -92,13 +102,11 @@ void cpu_layout(const struct gqa_problem *p, struct cpu_layout *l) {
     /* Sizes are taken from an upper bound over the heads of a lane that only grows with rows, so
      * that the workspace is monotone although `heads` falls as rows grow. */
     const int64_t row_floats = l->q_stride + l->acc_stride + 2;
-    const int64_t slot_row_floats = l->acc_stride + 2;
-    int64_t most_rows = l->rows;
-    l->heads = 1;
-    if (is_token_major(p)) {
-        l->heads = (int)max64(1, min64(p->kv_heads, LANE_FLOATS / (l->rows * row_floats)));
-        most_rows = max64(l->rows, min64((int64_t)p->kv_heads * l->rows, LANE_FLOATS / row_floats));
-    }
+    const bool is_by_token = is_token_major(p);
+    const int most_heads = (int)max64(1, min64(p->kv_heads, LANE_FLOATS / (l->rows * row_floats)));
+    const int64_t more_rows =
+        max64(l->rows, min64((int64_t)p->kv_heads * l->rows, LANE_FLOATS / row_floats));
+    l->heads = is_by_token ? most_heads : 1;
     l->lanes = (p->kv_heads + l->heads - 1) / l->heads;
     l->heads = (p->kv_heads + l->lanes - 1) / l->lanes;
 
@@ -106,12 +114,15 @@ void cpu_layout(const struct gqa_problem *p, struct cpu_layout *l) {
                           (int)gqa_type_bytes(p->kv_type);
     l->block = (int)max64(16, min64(CPU_BLOCK, 8192 / row_bytes / 16 * 16));
 
-    layout_splits(p, l);
-    l->scratch_floats = round_up(most_rows * row_floats, 64);
-    l->slot_floats = round_up(most_rows * slot_row_floats, 64);
-    l->slot_offset = (size_t)l->workers * (size_t)l->scratch_floats * sizeof(float);
-    l->workspace_bytes =
-        l->slot_offset + (size_t)times_upto(l->slots, l->slot_floats * 4, INT64_MAX / 2);
+    l->workspace_bytes = layout_workspace(p, is_by_token ? more_rows : l->rows, l);
+
+    /* Strides decide between lanes of one head and of several, and a cache of one token has no
+     * token stride: what is needed must not depend on it, or it could shrink as kv_len grows. */
+    struct cpu_layout other = *l;
+    const int heads = is_by_token ? 1 : most_heads;
+    other.lanes = (p->kv_heads + heads - 1) / heads;
+    const size_t bytes = layout_workspace(p, is_by_token ? l->rows : more_rows, &other);
+    l->workspace_bytes = bytes > l->workspace_bytes ? bytes : l->workspace_bytes;
 }
 
 /* --- Lengths --- */
