@@ -155,10 +155,10 @@ TEST(merges_of_made_up_parts) {
 /* The same bits for a row alone and among others, in the batch-invariant mode: what makes a model's
  * answers independent of who else is served. */
 static void row_alone_and_among(gqa_device *device, const char *kernel, int group) {
-    enum { BATCHES = 3, DIM = 64, HEADS = 2, CAP = 700 };
-    static const int batches[BATCHES] = {1, 2, 7};
+    enum { BATCHES = 4, MOST = 64, DIM = 64, HEADS = 2, CAP = 700 };
+    static const int batches[BATCHES] = {1, 2, 7, MOST};
     const int q_heads = HEADS * group;
-    const size_t kv = (size_t)7 * HEADS * CAP * DIM, rows = (size_t)7 * (size_t)q_heads * DIM;
+    const size_t kv = (size_t)MOST * HEADS * CAP * DIM, rows = (size_t)MOST * (size_t)q_heads * DIM;
     float *q = malloc(rows * sizeof *q), *k = malloc(kv * sizeof *k), *v = malloc(kv * sizeof *v);
     float *o = malloc(rows * sizeof *o), *first = malloc(rows * sizeof *o);
     struct case_random_state r = {33};
@@ -182,7 +182,9 @@ static void row_alone_and_among(gqa_device *device, const char *kernel, int grou
         p.split_mode = GQA_SPLIT_INVARIANT;
         p.kernel = kernel;
         gqa_problem_pack(&p, GQA_HND);
-        const int32_t lens[] = {600, 3 + i, 650, 0, 17 * i, 333, 700};
+        int32_t lens[MOST];
+        for (int b = 0; b < MOST; b++)
+            lens[b] = b ? (int32_t)case_below(&r, CAP + 1) : 600;
         t.q = q;
         t.k = k;
         t.v = v;
@@ -231,6 +233,50 @@ TEST(invariant_rows_do_not_depend_on_batch_mates) {
         }
         gqa_device_close(device);
     }
+}
+
+/* A cache of larger capacity, of which the same part is used: with a fixed number of splits the
+ * same bits. */
+TEST(capacity_does_not_change_the_bits) {
+    static const int64_t capacities[] = {300, 512, 40960};
+    gqa_device *device = open_cpu(2);
+    uint64_t first = 0;
+    for (int i = 0; device && i < 3; i++) {
+        struct test_case c;
+        struct case_instance x;
+        struct gqa_error err;
+        gqa_plan *plan;
+        CHECK(case_find("split/fixed-3", &c));
+        c.p.batch = 1; /* the seed then gives the same data, whatever the capacity */
+        c.lens[0] = 300;
+        c.p.kv_len = capacities[i];
+        c.p.o_type = GQA_F32;
+        if (!case_build(&x, &c, 4, &case_memory_host)) {
+            FAIL("%s", x.why);
+            continue;
+        }
+        if (gqa_plan_create(device, &x.p, &plan, &err)) {
+            FAIL("%s", err.message);
+            case_free(&x);
+            continue;
+        }
+        const size_t bytes = gqa_plan_workspace(plan);
+        void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
+        CHECK_INT(gqa_decode(plan, &x.device, workspace, bytes, NULL, NULL), GQA_OK);
+        CHECK(case_collect(&x));
+        uint64_t hash = 0;
+        for (size_t at = 0; at < x.buffers[CASE_O].bytes; at++)
+            hash = hash * 31 + (unsigned char)x.buffers[CASE_O].host[at];
+        if (i == 0)
+            first = hash;
+        else if (hash != first)
+            FAIL("a capacity of %lld gives other bits than one of %lld", (long long)capacities[i],
+                 (long long)capacities[0]);
+        free(workspace);
+        gqa_plan_destroy(plan);
+        case_free(&x);
+    }
+    gqa_device_close(device);
 }
 
 TEST_MAIN
