@@ -174,30 +174,50 @@ static enum verify_outcome run_all(struct verify_case *v, const struct verify_ta
 /* --- The plan --- */
 
 /* What gqa.h promises about workspaces: never more for a smaller problem, no less without LSE. */
+/* The problem with one dimension less, or has_lse inverted; false if it has no such neighbour. */
+static bool neighbour(const struct gqa_problem *p, int which, struct gqa_problem *less,
+                      const char **what) {
+    static const char *const names[] = {"half the batch",  "one sequence less", "half of kv_len",
+                                        "a kv_len less 1", "half the q_tokens", "one q_token less",
+                                        "has_lse inverted"};
+    *less = *p;
+    *what = names[which];
+    switch (which) {
+    case 0:
+    case 1:
+        less->batch = which ? p->batch - 1 : p->batch / 2;
+        return p->batch > 1;
+    case 2:
+    case 3:
+        less->kv_len = which == 3 ? p->kv_len - 1 : p->kv_len / 2;
+        if (less->kv_len_expected > less->kv_len)
+            less->kv_len_expected = less->kv_len;
+        return p->kv_len > 1;
+    case 4:
+    case 5:
+        less->q_tokens = which == 5 ? p->q_tokens - 1 : p->q_tokens / 2;
+        return p->q_tokens > 1;
+    default:
+        less->has_lse = !p->has_lse;
+        less->lse = (struct gqa_strides){(int64_t)p->q_heads * p->q_tokens, p->q_heads, 1};
+        return true;
+    }
+}
+
 static enum verify_outcome check_workspace(const struct verify_target *target,
                                            const struct gqa_problem *p, size_t bytes,
                                            struct verify_report *report) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 7; i++) {
         gqa_plan *plan;
-        struct gqa_problem less = *p;
-        less.batch = i == 0 ? p->batch / 2 : p->batch;
-        less.kv_len = i == 1 ? p->kv_len / 2 : p->kv_len;
-        less.has_lse = i == 2 ? !p->has_lse : p->has_lse;
-        less.lse.head = 1;
-        less.lse.token = p->q_heads;
-        less.lse.batch = (int64_t)p->q_heads * p->q_tokens;
-        if (less.kv_len_expected > less.kv_len)
-            less.kv_len_expected = less.kv_len;
-        if (gqa_plan_create(target->device, &less, &plan, NULL))
-            continue; /* a stride no longer fits, say; it is no promise that it does */
+        struct gqa_problem less;
+        const char *what;
+        if (!neighbour(p, i, &less, &what) || gqa_plan_create(target->device, &less, &plan, NULL))
+            continue; /* a kernel need not take the smaller problem */
         const size_t now = gqa_plan_workspace(plan);
         gqa_plan_destroy(plan);
-        if (now > bytes || (i == 2 && now != bytes))
-            return verify_say(report, VERIFY_FAIL, "workspace is %zu bytes, but %zu with %s", bytes,
-                              now,
-                              i == 0   ? "half the batch"
-                              : i == 1 ? "half of kv_len"
-                                       : "has_lse inverted");
+        if (now > bytes || (i == 6 && now != bytes))
+            return verify_say(report, VERIFY_FAIL, "the workspace is %zu bytes, but %zu with %s",
+                              bytes, now, what);
     }
     return VERIFY_PASS;
 }
