@@ -104,27 +104,23 @@ static float sum_in_order(const float *term, int n, float acc) {
     return acc;
 }
 
-/* x cut towards zero to a multiple of 2^unit. */
-static double cut(double x, int unit) {
-    return ldexp(trunc(ldexp(x, -unit)), unit);
+/* Exponent field of x; 255: infinity or NaN. */
+static int exponent(float x) {
+    return (int)(num_bits32(x) >> 23 & 0xff);
 }
 
+/* Terms in units of 2^(top - keep), cut towards zero by the conversion to integers: exact sums. */
 static float sum_aligned(const float *term, int n, float acc, int keep) {
-    int top = -1000;
-    bool special = !isfinite(acc);
-    if (acc != 0 && isfinite(acc))
-        top = ilogbf(acc);
-    for (int k = 0; k < n; k++) {
-        special = special || !isfinite(term[k]);
-        if (term[k] != 0 && isfinite(term[k]) && ilogbf(term[k]) > top)
-            top = ilogbf(term[k]);
-    }
-    if (special || top == -1000)
-        return sum_in_order(term, n, acc);
-    double sum = cut((double)acc, top - keep);
+    int top = exponent(acc);
     for (int k = 0; k < n; k++)
-        sum += cut((double)term[k], top - keep); /* few bits each: exact */
-    return num_float(num_from_f64(NUM_F32, sum, NUM_RZ, 0));
+        top = exponent(term[k]) > top ? exponent(term[k]) : top;
+    if (top == 255 || top == 0)
+        return sum_in_order(term, n, acc);
+    const double scale = num_double((uint64_t)(1023 + 127 - top + keep) << 52);
+    int64_t sum = (int64_t)((double)acc * scale);
+    for (int k = 0; k < n; k++)
+        sum += (int64_t)((double)term[k] * scale);
+    return num_float(num_from_f64(NUM_F32, (double)sum / scale, NUM_RZ, 0));
 }
 
 static void product_model(const struct product *p, const struct mma_model *model) {
