@@ -30,3 +30,9 @@ TESTS += $(EMU_RUN_TESTS)
 $(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h tests/emu/layouts.h $(EMU_RUN_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
+
+# A host for other people's kernels; scripts/peers-ptx runs it.
+PEERS_SRC := $(wildcard tests/emu/peers/*.c)
+$(BUILD)/peers: $(PEERS_SRC) $(wildcard tests/emu/peers/*.h) emu/cuda_abi.h
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -Iemu $(PEERS_SRC) $(LDFLAGS_ALL) $(LIBS) -ldl -o $@

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct {
     int (*init)(unsigned);
@@ -110,20 +111,33 @@ static void read_param(struct kernel *k, const char *s, const char *end) {
     k->params++;
 }
 
-void gpu_kernel(struct kernel *k, const char *path, const char *part) {
-    char *text = read_file(path);
-    void *module;
-    memset(k, 0, sizeof *k);
+/* The name of the first entry of text that contains part; false: none. */
+static bool find_entry(struct kernel *k, const char *text, const char *part) {
     for (const char *s = text; (s = strstr(s, ".entry "));) {
         s += 7;
-        const size_t n = strcspn(s, "( \n");
-        snprintf(k->name, sizeof k->name, "%.*s", (int)n, s);
+        snprintf(k->name, sizeof k->name, "%.*s", (int)strcspn(s, "( \n"), s);
         if (strstr(k->name, part))
-            break;
-        k->name[0] = 0;
+            return true;
     }
-    if (!k->name[0])
-        stop("%s has no entry named like %s", path, part);
+    return false;
+}
+
+void gpu_kernel(struct kernel *k, const char *stem, const char *part) {
+    char path[1024], *text = NULL;
+    void *module;
+    memset(k, 0, sizeof *k);
+    for (int n = 1; n <= 4; n++) {
+        snprintf(path, sizeof path, "%s-%d.ptx", stem, n);
+        if (access(path, R_OK))
+            break;
+        text = read_file(path);
+        if (find_entry(k, text, part))
+            break;
+        free(text);
+        text = NULL;
+    }
+    if (!text)
+        stop("%s-N.ptx: no entry is named like %s", stem, part);
     const char *s = strchr(strstr(text, k->name), '('), *end = strchr(s, ')');
     while ((s = strstr(s, ".param")) && s < end) {
         const char *stop_at = s + strcspn(s, ",)");

@@ -15,7 +15,7 @@ enum { MAX_PARAMS = 64, MAX_PARAM_BYTES = 256 };
 
 struct kernel { /* one entry of a PTX text, with its declared parameters */
     void *function;
-    char name[512];
+    char name[4096];
     int params;
     struct {
         uint32_t align, bytes;
@@ -25,8 +25,8 @@ struct kernel { /* one entry of a PTX text, with its declared parameters */
 };
 
 void gpu_open(const char *library);
-/* The n-th entry of the file whose name contains `part`. */
-void gpu_kernel(struct kernel *k, const char *path, const char *part);
+/* The first entry in STEM-1.ptx, STEM-2.ptx ... whose name contains `part`. */
+void gpu_kernel(struct kernel *k, const char *stem, const char *part);
 void gpu_print_params(const struct kernel *k);
 
 uint64_t gpu_alloc(size_t bytes);
