@@ -128,8 +128,8 @@ static bool shape_is_injective(const struct shape *x) {
 static bool shape_is_packed(const struct shape *x) {
     int64_t elements = x->inner;
     for (int d = 0; d < DIMS; d++)
-        elements *= x->count[d];
-    return shape_span(x) == elements * (int64_t)gqa_type_bytes(x->type);
+        elements = times(elements, x->count[d]);
+    return shape_span(x) == times(elements, (int64_t)gqa_type_bytes(x->type));
 }
 
 static gqa_status shape_check(const struct shape *x, bool is_output, struct gqa_error *err) {
@@ -330,7 +330,7 @@ static struct buffer buffer_of_words(const char *name, const void *data, int64_t
     return (struct buffer){.name = name,
                            .data = data,
                            .align = 4,
-                           .bytes = words < 0 ? -1 : words * 4,
+                           .bytes = words < 0 ? -1 : times(words, 4),
                            .is_needed = is_needed && words != 0,
                            .is_packed = true};
 }

@@ -269,6 +269,34 @@ TEST(sizes_that_overflow_are_refused) {
     CHECK(problem_normalise(&p, &n, NULL) != GQA_OK);
 }
 
+/* Sizes that are allowed but multiply past 2^63 when the tensors of a step are looked at: a table
+ * of 2^31 rows and columns, a broadcast cache whose elements could not be counted. Under a
+ * sanitizer an overflow ends the program. */
+TEST(tensors_of_sizes_that_overflow) {
+    static float memory[4096];
+    static int32_t table[64];
+    struct gqa_tensors t = gqa_tensors_init();
+    struct gqa_problem p = paged(), n;
+    t.q = memory;
+    t.k = t.v = memory + 2048;
+    t.o = memory + 1024;
+    t.block_table = table;
+    p.batch = 1;
+    p.kv_batch = p.table_stride = INT32_MAX;
+    CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
+    CHECK_INT(tensors_check(&n, &t, NULL, 0, 0, NULL), GQA_ERR_ARGUMENT); /* o is in the table */
+
+    p = plain();
+    p.batch = 1;
+    p.kv_heads = p.q_heads = 1 << 20;
+    p.head_dim = 512;
+    p.kv_len = p.kv_batch = INT32_MAX;
+    gqa_problem_pack(&p, GQA_HND);
+    p.k = p.v = (struct gqa_strides){0, 0, 0};
+    CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
+    CHECK_INT(tensors_check(&n, &t, NULL, 0, 0, NULL), GQA_ERR_ARGUMENT); /* o reaches into k */
+}
+
 /* --- Packing, against the strides that the case builder works out by itself --- */
 
 TEST(packed_strides) {
