@@ -56,7 +56,7 @@ static void random_shape(struct case_random_state *r, struct test_case *c) {
     p->q_heads = p->kv_heads * PICK(r, 1, 1, 2, 3, 4, 4, 5, 7, 8, 8, 12, 16, 24, 32);
     p->head_dim = PICK(r, 64, 64, 128, 128, 128, 256, 8, 40, 72, 80, 96, 112, 192);
     p->head_dim_v = chance(r, 15) ? PICK(r, 64, 128, 8, 96) : 0;
-    p->kv_len = PICK(r, 1, 7, 64, 65, 128, 200, 300, 513);
+    p->kv_len = PICK(r, 1, 7, 64, 65, 128, 200, 300, 513, 1030, 2200);
     p->kv_len_expected = chance(r, 20) ? 1 + case_below(r, p->kv_len) : 0;
     c->lens_kind =
         (enum case_lens)PICK(r, CASE_LENS_NULL, CASE_LENS_RANDOM, CASE_LENS_RANDOM, CASE_LENS_RAMP);

@@ -44,6 +44,8 @@ enum case_data {
     CASE_PEAKED,          /* q six times as long: few keys count, a wrong row is a wrong answer */
     CASE_EDGE,            /* zeros, subnormals, powers of two, the type's large values */
     CASE_EQUAL_KEYS,      /* all scores of a row are the same */
+    CASE_NAN_KEY,         /* one NaN in a key that is seen: its rows are NaN, others are not */
+    CASE_NAN_VALUE,       /* one NaN and one infinity in values that are seen */
     CASE_LARGE_SCORES,    /* logits of +-10^4 and more: only the largest key counts */
 };
 

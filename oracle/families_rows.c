@@ -157,6 +157,16 @@ static void scores(struct families *f) {
         LENS(&c, 9, 77, 300);
         push(f, &c);
     }
+    for (int t = 0; t < COUNT(kv_types); t++)
+        for (int v = 0; v < 2; v++) {
+            struct test_case c =
+                named("a NaN that is seen stays NaN, where it belongs", "score/nan-%s-%s",
+                      v ? "value" : "key", gqa_type_name(kv_types[t]));
+            set_types(&c, kv_types[t]);
+            c.data = v ? CASE_NAN_VALUE : CASE_NAN_KEY;
+            LENS(&c, 9, 77, 300, 20);
+            push(f, &c);
+        }
     struct test_case c = named("softcap of logits of tens of thousands", "score/large-cap");
     c.data = CASE_LARGE_SCORES;
     c.p.softcap = 50;

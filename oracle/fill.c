@@ -136,6 +136,17 @@ static bool put_row(struct filler *f, enum case_tensor which, enum gqa_type type
     return f->x->memory->upload(f->x->memory->context, b->device + (to - b->host), to, bytes);
 }
 
+/* Put NaN (or infinity) into element 3 of a row in the middle of sequence b. */
+static void fill_special(struct case_instance *x, int64_t b, int64_t len) {
+    const struct gqa_problem *p = &x->p;
+    const bool is_key = x->c->data == CASE_NAN_KEY;
+    if ((!is_key && x->c->data != CASE_NAN_VALUE) || b > 1 || (is_key && b > 0) || len < 1)
+        return;
+    const int64_t at = ref_cache_offset(p, &x->host, is_key ? &p->k : &p->v, b, len / 2, 0);
+    num_store(p->kv_type, x->buffers[is_key ? CASE_K : CASE_V].host, at + 3,
+              b && p->kv_type != GQA_E4M3 ? INFINITY : NAN);
+}
+
 static bool fill_sequence(struct filler *f, int64_t b) {
     struct case_instance *x = f->x;
     const struct gqa_problem *p = &x->p;
@@ -157,6 +168,7 @@ static bool fill_sequence(struct filler *f, int64_t b) {
             ok &= put_row(f, CASE_V, p->kv_type, ref_cache_offset(p, &x->host, &p->v, b, j, h),
                           dim_v, f->v, case_below(f->r, POOL));
         }
+    fill_special(x, b, len);
     return ok;
 }
 
