@@ -262,6 +262,8 @@ static gqa_status time_step(struct bench *b, struct contender *c, double *second
                             struct gqa_error *err) {
     const gqa_status status =
         b->space.kind->time(&b->space, step, c, c->next, c->runs, seconds, err);
+    if (b->space.clock == SPACE_CPU_TIME && c->threads > 1)
+        *seconds /= c->threads;
     c->next += c->runs;
     return status;
 }

@@ -20,7 +20,8 @@ struct bench_case {
     enum gqa_type type;
     enum gqa_layout layout;
     int page;
-    double goal;        /* least share of the floor */
+    double goal;        /* least share of the floor, with AVX-512 and its bf16 instructions */
+    double goal_avx2;   /* ... of the AVX2 kernel, which converts each element; 0: none */
     const char *versus; /* a case whose time this one's is compared with, on as many threads; "1":
                            this case on one thread */
     double most;        /* ... and the most that the ratio may be */
@@ -28,19 +29,19 @@ struct bench_case {
 
 /* clang-format off */
 static const struct bench_case cpu_cases[] = {
-    /* name          b   q   kv  dim  kv_len  type      layout  page goal  versus     most */
-    {"group-1",      1,  16, 16, 64,  8192,   GQA_BF16, GQA_HND, 0,  0.85, NULL,      0},
-    {"group-1-d128", 1,  32, 32, 128, 8192,   GQA_BF16, GQA_HND, 0,  0.85, NULL,      0},
-    {"group-2",      1,  16, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.85, NULL,      0},
-    {"group-4",      1,  32, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.82, NULL,      0},
-    {"group-4-long", 1,  32, 8,  128, 32768,  GQA_BF16, GQA_HND, 0,  0.82, NULL,      0},
-    {"group-8",      1,  64, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.66, NULL,      0},
-    {"group-8-d64",  1,  16, 2,  64,  32768,  GQA_BF16, GQA_HND, 0,  0.68, NULL,      0},
-    {"group-16",     1, 128, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.40, NULL,      0},
-    {"token-major",  1,  32, 8,  128, 8192,   GQA_BF16, GQA_NHD, 0,  0.60, NULL,      0},
-    {"paged-16",     1,  32, 8,  128, 8192,   GQA_BF16, GQA_HND, 16, 0,    "group-4", 1.10},
-    {"short",        1,  32, 8,  128, 128,    GQA_BF16, GQA_HND, 0,  0,    "1",       1.10},
-    {"f16-group-4",  1,  32, 8,  128, 8192,   GQA_F16,  GQA_HND, 0,  0.55, NULL,      0},
+    /* name          b   q   kv  dim  kv_len  type      layout  page goal  avx2  versus     most */
+    {"group-1",      1,  16, 16, 64,  8192,   GQA_BF16, GQA_HND, 0,  0.85, 0.65, NULL,      0},
+    {"group-1-d128", 1,  32, 32, 128, 8192,   GQA_BF16, GQA_HND, 0,  0.85, 0.65, NULL,      0},
+    {"group-2",      1,  16, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.85, 0,    NULL,      0},
+    {"group-4",      1,  32, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.82, 0.42, NULL,      0},
+    {"group-4-long", 1,  32, 8,  128, 32768,  GQA_BF16, GQA_HND, 0,  0.82, 0.42, NULL,      0},
+    {"group-8",      1,  64, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.66, 0.22, NULL,      0},
+    {"group-8-d64",  1,  16, 2,  64,  32768,  GQA_BF16, GQA_HND, 0,  0.68, 0.22, NULL,      0},
+    {"group-16",     1, 128, 8,  128, 8192,   GQA_BF16, GQA_HND, 0,  0.40, 0,    NULL,      0},
+    {"token-major",  1,  32, 8,  128, 8192,   GQA_BF16, GQA_NHD, 0,  0.60, 0,    NULL,      0},
+    {"paged-16",     1,  32, 8,  128, 8192,   GQA_BF16, GQA_HND, 16, 0,    0,    "group-4", 1.10},
+    {"short",        1,  32, 8,  128, 128,    GQA_BF16, GQA_HND, 0,  0,    0,    "1",       1.10},
+    {"f16-group-4",  1,  32, 8,  128, 8192,   GQA_F16,  GQA_HND, 0,  0.55, 0,    NULL,      0},
 };
 /* clang-format on */
 
@@ -51,6 +52,7 @@ static const struct bench_set {
 } sets[] = {
     {"cpu", cpu_cases, sizeof cpu_cases / sizeof *cpu_cases},
 };
+static const char *const clock_names[] = {"wall", "cpu", NULL};
 static const char *const set_names[] = {"cpu", NULL};
 
 /* --- Contenders ----------------------------------------------------------------------------- */
@@ -87,7 +89,7 @@ static gqa_status add_set(struct bench *b, const struct bench_set *set, const st
             if (status)
                 return status;
             c->name = row->name;
-            c->goal = row->goal;
+            c->goal = strncmp(c->info.kernel, "avx2", 4) ? row->goal : row->goal_avx2;
             c->most = row->most;
             if (!row->versus)
                 continue;
@@ -194,7 +196,7 @@ static int print_bench(const struct bench *b, bool has_set, enum table_format fo
 
 struct options {
     struct shape shape;
-    int set, rounds, round_ms, pool_mib, format;
+    int set, rounds, round_ms, pool_mib, clock, format;
     bool strict;
 };
 
@@ -226,6 +228,7 @@ static int bench(const struct command *self, const struct options *o) {
     if (!status) {
         b.rounds = o->rounds;
         b.round_ms = o->round_ms;
+        b.space.clock = (enum space_clock)o->clock;
         b.pool_bytes = (size_t)o->pool_mib << 20;
         b.progress = isatty(STDERR_FILENO);
         status = o->set >= 0 ? add_set(&b, &sets[o->set], &o->shape, counts, n, &err)
@@ -254,6 +257,10 @@ static int run(const struct command *self, int argc, char **argv) {
          1, 10000},
         {"pool-mib", FLAG_INT, &o.pool_mib, "N", "K and V rotate through so much (512)", NULL, 1,
          1 << 20},
+        {"clock", FLAG_CHOICE, &o.clock, NULL,
+         "CPU: of the wall, or CPU time per thread, as if threads\n"
+         "shared evenly: for a machine busy with other work (wall)",
+         clock_names, 0, 0},
         {"strict", FLAG_YES, &o.strict, NULL, "exit with 1 if a goal of the set is missed", NULL, 0,
          0},
         {"format", FLAG_CHOICE, &o.format, NULL, "(text)", table_formats, 0, 0},

@@ -9,10 +9,15 @@
 
 #include <stddef.h>
 
+/* What `time` and `read` count. CPU time is for machines that are busy with other work: it leaves
+ * out what others took, though not what they did to caches and memory. */
+enum space_clock { SPACE_WALL = 0, SPACE_CPU_TIME };
+
 struct space {
     const struct space_kind *kind;
-    void *stream; /* for gqa_decode; NULL on a CPU */
-    void *state;  /* the kind's own */
+    void *stream;           /* for gqa_decode; NULL on a CPU */
+    void *state;            /* the kind's own */
+    enum space_clock clock; /* CPU; a GPU has its own */
 };
 
 /* Enqueue run number `run` of something to be timed. */
@@ -36,7 +41,8 @@ struct space_kind {
                       struct gqa_error *err);
     gqa_status (*get)(struct space *space, void *to, const void *from, size_t bytes,
                       struct gqa_error *err);
-    /* Seconds that runs first .. first + runs - 1 take back to back, on the device's clock. */
+    /* Seconds that runs first .. first + runs - 1 take back to back, on the device's clock. Of CPU
+     * time they are the sum over all threads of the process. */
     gqa_status (*time)(struct space *space, space_step step, void *context, int64_t first,
                        int64_t runs, double *seconds, struct gqa_error *err);
     /* The floor: seconds to read entries first .. first + runs - 1 (modulo pool->entries), each

@@ -111,6 +111,7 @@ static const struct {
     {"verify --kernel c --case random/3000 --seed 4", 0, "1 passed, 0 failed, 0 skipped", NULL},
 
     {"bench --batch 0", 1, NULL, "nothing to time"},
+    {"bench --kv-len 32 --rounds 1 --round-ms 1 --pool-mib 1 --clock cpu", 0, "of_floor", NULL},
     {"bench --set cup", 2, NULL, "did you mean cpu?"},
     {"bench --rounds 0", 2, NULL, "--rounds is \"0\""},
     {"bench --device plan:cpu", 3, NULL, "planning only"},
