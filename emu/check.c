@@ -1,101 +1,694 @@
-/* check.c: stub */
-#include "check.h"
+/* check.c: happens-before.  Every warp has a vector clock; barriers, mbarriers, atomics and grid
+ * boundaries pass clocks on; every access is compared with the shadow of what it touches.
+ * clock.h tells what a clock holds, shadow.c keeps the last accesses, check_tmem.c does tensor
+ * memory, check_regs.c the registers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
+#include "access.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Life --- */
+
+void check_new(struct emu *e) {
+    if (e->opt.unchecked)
+        return;
+    e->checker = calloc(1, sizeof *e->checker);
+    if (!e->checker)
+        abort();
+    e->checker->next_cluster = 1;
+}
+
+static void dir_free(struct checker *k) {
+    for (u32 d = 0; d < 1u << L2_BITS; d++) {
+        for (u32 p = 0; k->dir[d] && p < 1u << L1_BITS; p++)
+            if (k->dir[d][p]) {
+                free(k->dir[d][p]->init);
+                free(k->dir[d][p]);
+            }
+        free(k->dir[d]);
+    }
+}
+void check_delete(struct emu *e) {
+    struct checker *k = e->checker;
+    if (!k)
+        return;
+    shadow_drop(e);
+    dir_free(k);
+    free(k->used);
+    free(k->loc);
+    free(k->cluster_grid);
+    free(k);
+}
+
+void check_alloc(struct emu *e, u64 addr, u64 bytes) {
+    struct checker *k = e->checker;
+    if (!k || !addr)
+        return;
+    /* fresh memory is uninitialised even where the address was used before */
+    for (u64 p = addr >> PAGE_SHIFT; p <= (addr + bytes - 1) >> PAGE_SHIFT; p++) {
+        u64 n = p - ((u64)(uintptr_t)e->arena >> PAGE_SHIFT);
+        struct page **d = n >> L1_BITS < 1u << L2_BITS ? k->dir[n >> L1_BITS] : NULL;
+        struct page *q = d ? d[n & ((1u << L1_BITS) - 1)] : NULL;
+        if (!q)
+            continue;
+        u64 lo = p << PAGE_SHIFT > addr ? 0 : addr - (p << PAGE_SHIFT);
+        u64 hi = (p + 1) << PAGE_SHIFT < addr + bytes ? 1u << PAGE_SHIFT
+                                                      : addr + bytes - (p << PAGE_SHIFT);
+        if (q->all_init && !q->init) {
+            q->init = malloc(1u << (PAGE_SHIFT - 5));
+            if (!q->init)
+                abort();
+            memset(q->init, 0xff, 1u << (PAGE_SHIFT - 5));
+            q->all_init = false;
+        }
+        for (u64 g = lo / 4; q->init && g < (hi + 3) / 4; g++)
+            q->init[g / 64] &= ~(1ull << g % 64);
+    }
+}
+void check_free(struct emu *e, u64 addr) {
+    (void)e;
+    (void)addr;
+}
+void check_host_write(struct emu *e, u64 addr, u64 bytes) {
+    if (e->checker && mem_find(e, addr))
+        shadow_init(e, addr, bytes);
+}
+
+void check_grid_start(struct grid *g) {
+    (void)g;
+}
+void check_grid_end(struct grid *g) {
+    struct emu *e = g->emu;
+    if (e->checker && !g->next && !e->nclusters)
+        shadow_drop(e);
+}
+
+static u32 number_of(struct emu *e, struct cta *c) {
+    struct checker *k = e->checker;
+    if (c->rank == 0) {
+        u32 n = k->next_cluster++;
+        if (n >= k->cluster_cap) {
+            u32 cap = n * 2 + 64;
+            k->cluster_grid = realloc(k->cluster_grid, cap * sizeof *k->cluster_grid);
+            if (!k->cluster_grid)
+                abort();
+            k->cluster_cap = cap;
+        }
+        k->cluster_grid[n] = c->grid->id;
+        c->cluster->number = n;
+    }
+    return c->cluster->number;
+}
+
+void check_cta_start(struct cta *c) {
+    struct emu *e = c->grid->emu;
+    if (!e->checker)
+        return;
+    number_of(e, c);
+    if (!c->check)
+        c->check = calloc(1, sizeof *c->check);
+    struct cta_check *k = c->check;
+    if (!k)
+        abort();
+    size_t cells = c->smem_hi / 4 + 16, regs = (size_t)c->grid->fn->reg_bytes / 4 * c->nwarps + 16;
+    if (cells > k->cells_cap) {
+        free(k->cell);
+        k->cell = malloc(cells * sizeof *k->cell);
+        k->cells_cap = cells;
+    }
+    if (regs > k->regs_cap) {
+        free(k->pending);
+        free(k->init);
+        k->pending = malloc(regs);
+        k->init = malloc(regs * sizeof *k->init);
+        k->regs_cap = regs;
+    }
+    if (!k->cell || !k->pending || !k->init)
+        abort();
+    memset(k->cell, 0, cells * sizeof *k->cell);
+    memset(k->pending, 0, regs);
+    memset(k->init, 0, regs * sizeof *k->init);
+    memset(k->slot_epoch, 0, sizeof k->slot_epoch);
+    if (k->tm && k->tm_used)
+        memset(k->tm, 0, 4 * TMEM_COLUMNS * sizeof *k->tm);
+    k->tm_used = false;
+    k->next_slot = k->pipe_issued = 0;
+}
+
+void check_warp_start(struct warp *w) {
+    struct cta *c = w->cta;
+    if (!c->check)
+        return;
+    struct emu *e = c->grid->emu;
+    struct warp_check *k = &c->check->warp[w->id];
+    struct pending_item *item = k->item;
+    struct pending_regs *regs = k->regs;
+    u32 *slots = k->tc_slot, ic = k->items_cap, rc = k->regs_cap, tc = k->tc_cap;
+    memset(k, 0, sizeof *k);
+    k->item = item, k->items_cap = ic, k->regs = regs, k->regs_cap = rc, k->tc_slot = slots,
+    k->tc_cap = tc;
+    k->agent = c->rank * AGENTS + w->id;
+    k->tc_agent = c->rank * TC_AGENTS + w->id;
+    k->who = c->cluster->number << WHO_BITS | k->agent;
+    k->clock = clock_new(e, c->cluster->number, c->cluster->n);
+    clk_g(k->clock)[k->agent] = 1;
+    size_t per = (size_t)c->grid->fn->reg_bytes / 4;
+    k->pending = c->check->pending + per * w->id;
+    k->init = c->check->init + per * w->id;
+    w->check = k;
+}
+
+static void warp_drop(struct warp_check *k) {
+    clock_drop(k->clock);
+    clock_drop(k->fence_release);
+    clock_drop(k->relaxed);
+    clock_drop(k->released);
+    k->clock = k->fence_release = k->relaxed = k->released = NULL;
+}
+void check_cta_free(struct cta *c) {
+    for (u32 n = 0; c->check && n < c->nwarps; n++)
+        if (c->warps[n].check) {
+            warp_drop(c->warps[n].check);
+            c->warps[n].check = NULL;
+        }
+    for (u32 b = 0; b < NAMED_BARRIERS; b++) {
+        clock_drop(c->bar[b].clock);
+        clock_drop(c->bar[b].out_clock);
+        c->bar[b].clock = c->bar[b].out_clock = NULL;
+    }
+}
+void check_cta_delete(struct cta *c) {
+    struct cta_check *k = c->check;
+    if (!k)
+        return;
+    for (u32 n = 0; n < MAX_WARPS; n++) {
+        free(k->warp[n].item);
+        free(k->warp[n].regs);
+        free(k->warp[n].tc_slot);
+    }
+    free(k->cell);
+    free(k->tm);
+    free(k->pending);
+    free(k->init);
+    free(k);
+    c->check = NULL;
+}
+
+/* --- Clocks of warps --- */
+
+void clock_bump(struct warp *w) {
+    clk_g(w->check->clock)[w->check->agent]++;
+}
+
+struct clock *clock_release(struct warp *w) {
+    struct warp_check *k = w->check;
+    if (k->released && k->released_at == k->insns)
+        return k->released;
+    clock_drop(k->released);
+    k->released = clock_copy(w->cta->grid->emu, k->clock);
+    k->released_at = k->insns;
+    clock_bump(w);
+    return k->released;
+}
+
+static void acquire(struct warp *w, const struct clock *c) {
+    if (c)
+        clock_join(w->cta->grid->emu, w->check->clock, c);
+}
+
+struct clock *check_release_clock(struct warp *w, u32 sem) {
+    if (!w->check)
+        return NULL;
+    return sem & SEM_RELEASE ? clock_release(w) : w->check->fence_release;
+}
+
+void warp_actor(struct warp *w, const struct insn *i, struct actor *a) {
+    struct warp_check *k = w->check;
+    *a = (struct actor){.e = w->cta->grid->emu,
+                        .cta = w->cta,
+                        .warp = w->id,
+                        .loc = i->loc,
+                        .who = k->who,
+                        .epoch = clk_g(k->clock)[k->agent],
+                        .clock = k->clock,
+                        .grid = w->cta->grid->id,
+                        .grid_acquired = k->grid_acquired};
+}
+
+/* --- Locations that carry synchronisation --- */
+
+static struct sync_loc *location(struct emu *e, u64 key) {
+    struct checker *k = e->checker;
+    if (k->nloc * 2 >= k->loc_cap) {
+        struct sync_loc *old = k->loc;
+        u32 n = k->loc_cap;
+        k->loc_cap = n ? n * 2 : 256;
+        k->loc = calloc(k->loc_cap, sizeof *k->loc);
+        if (!k->loc)
+            abort();
+        for (u32 j = 0; j < n; j++)
+            if (old[j].key) {
+                u32 h = (u32)(old[j].key * 0x9e3779b97f4a7c15ull >> 32) & (k->loc_cap - 1);
+                while (k->loc[h].key)
+                    h = (h + 1) & (k->loc_cap - 1);
+                k->loc[h] = old[j];
+            }
+        free(old);
+    }
+    u32 h = (u32)(key * 0x9e3779b97f4a7c15ull >> 32) & (k->loc_cap - 1);
+    while (k->loc[h].key && k->loc[h].key != key)
+        h = (h + 1) & (k->loc_cap - 1);
+    if (!k->loc[h].key) {
+        k->loc[h].key = key;
+        k->nloc++;
+    }
+    return &k->loc[h];
+}
+
+static int scope_level(u32 sem) {
+    return (sem & SCOPE_MASK) == SCOPE_CTA ? 0 : (sem & SCOPE_MASK) == SCOPE_CLUSTER ? 1 : 2;
+}
+/* Are the two clocks' owners within one scope?  (Within a cluster CTAs are not told apart here.) */
+static bool in_scope(struct warp *w, const struct clock *c, int level) {
+    return level == 2 || c->cluster == w->check->clock->cluster;
+}
+
+static void strong_access(struct warp *w, const struct insn *i, u64 key, u32 acc) {
+    struct emu *e = w->cta->grid->emu;
+    struct sync_loc *l = location(e, key);
+    u32 sem = i->sem;
+    if (sem & SEM_VOLATILE)
+        sem |= SCOPE_SYS;
+    int level = scope_level(sem);
+    if (acc & ACC_READ)
+        for (int s = 0; s < 3; s++) {
+            if (!l->clock[s] || !in_scope(w, l->clock[s], s < level ? s : level))
+                continue;
+            if (sem & SEM_ACQUIRE)
+                acquire(w, l->clock[s]);
+            else
+                clock_add(e, &w->check->relaxed, l->clock[s]);
+        }
+    if (acc & ACC_WRITE) {
+        struct clock *c = sem & SEM_RELEASE ? clock_release(w) : w->check->fence_release;
+        if (c)
+            clock_add(e, &l->clock[level], c);
+    }
+}
+
+/* --- Generic accesses --- */
+
 void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 addr, u32 bytes,
                u32 acc) {
-    (void)w;
-    (void)i;
+    struct actor a;
     (void)lane;
-    (void)sp;
-    (void)addr;
-    (void)bytes;
-    (void)acc;
+    if (acc & ACC_ASYNC)
+        return;
+    if (sp == SP_GENERIC) {
+        u64 win = addr & WIN_MASK;
+        sp = win == WIN_SHARED  ? SP_CLUSTER
+             : win == WIN_LOCAL ? SP_LOCAL
+             : win == WIN_PARAM ? SP_PARAM
+                                : SP_GLOBAL;
+        if (sp != SP_GLOBAL)
+            addr &= 0xffffffff;
+    }
+    if (sp == SP_LOCAL || sp == SP_PARAM || sp == SP_CONST)
+        return;
+    warp_actor(w, i, &a);
+    a.atomic = acc & ACC_ATOMIC || (i->sem & 15);
+    a.nc = acc & ACC_NC;
+    if (sp == SP_GLOBAL) {
+        if (a.atomic)
+            strong_access(w, i, addr & ~3ull, acc);
+        a.epoch = clk_g(w->check->clock)[w->check->agent];
+        if (acc & ACC_READ)
+            shadow_global(&a, addr, bytes, false);
+        if (acc & ACC_WRITE)
+            shadow_global(&a, addr, bytes, true);
+        return;
+    }
+    u32 rank = (u32)addr >> 24, off = (u32)addr & 0xffffff;
+    struct cta *c = sp == SP_SHARED || rank == w->cta->rank ? w->cta : w->cta->cluster->cta[rank];
+    if (a.atomic)
+        strong_access(w, i, 1ull << 63 | (u64)c->cluster->number << 32 | (u64)c->rank << 24 | off,
+                      acc);
+    a.epoch = clk_g(w->check->clock)[w->check->agent];
+    if (c != w->cta && !w->check->cluster_passed)
+        emu_report(
+            w, i, EMU_DSMEM,
+            "shared memory of CTA %u of the cluster before a barrier.cluster showed that it runs",
+            c->rank);
+    if (acc & ACC_READ)
+        shadow_smem(&a, c, off, bytes, false);
+    if (acc & ACC_WRITE)
+        shadow_smem(&a, c, off, bytes, true);
 }
+
+/* --- Fences --- */
+
 void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
-    (void)w;
+    struct warp_check *k = w->check;
     (void)m;
-    (void)kind;
-    (void)sem;
+    if (!k)
+        return;
+    struct emu *e = w->cta->grid->emu;
+    struct clock *c = k->clock;
+    switch (kind) {
+    case FENCE_MEMORY:
+        if (sem & SEM_ACQUIRE && k->relaxed) {
+            acquire(w, k->relaxed);
+            clock_drop(k->relaxed);
+            k->relaxed = NULL;
+        }
+        if (sem & SEM_RELEASE) {
+            clock_drop(k->fence_release);
+            k->fence_release = clock_copy(e, c);
+            clock_bump(w);
+        }
+        break;
+    case FENCE_ASYNC:
+    case FENCE_ASYNC_SHARED:
+    case FENCE_ASYNC_GLOBAL:
+    case FENCE_ALIAS:
+        k->mbar_fence = clk_g(c)[k->agent];
+        if (e->opt.conservative_proxy) {
+            clk_a(c)[k->agent] = clk_g(c)[k->agent];
+        } else {
+            memcpy(clk_a(c), clk_g(c), c->n * sizeof(u32));
+            for (u32 f = 0; f < c->nforeign; f++) {
+                struct clock *own = clock_copy(e, c->foreign[f].clock);
+                memcpy(clk_a(own), clk_g(own), own->n * sizeof(u32));
+                clock_drop(c->foreign[f].clock);
+                c->foreign[f].clock = own;
+            }
+        }
+        clock_bump(w);
+        break;
+    case FENCE_MBARRIER_INIT:
+        k->mbar_fence = clk_g(c)[k->agent];
+        clock_bump(w);
+        break;
+    case FENCE_TCGEN_BEFORE:
+        for (u32 n = 0; n < c->m; n++)
+            clk_K(c)[n] = clk_K(c)[n] > clk_T(c)[n] ? clk_K(c)[n] : clk_T(c)[n];
+        break;
+    case FENCE_TCGEN_AFTER:
+        for (u32 n = 0; n < c->m; n++)
+            clk_T(c)[n] = clk_T(c)[n] > clk_K(c)[n] ? clk_T(c)[n] : clk_K(c)[n];
+        break;
+    default:
+        break;
+    }
 }
+
+/* --- bar, barrier.cluster --- */
+
 void check_warp_sync(struct warp *w, u32 m) {
     (void)w;
     (void)m;
 }
 void check_bar_arrive(struct warp *w, struct named_barrier *b) {
-    (void)w;
-    (void)b;
+    if (w->check)
+        clock_add(w->cta->grid->emu, &b->clock, clock_release(w));
 }
 void check_bar_release(struct cta *c, struct named_barrier *b) {
     (void)c;
-    (void)b;
+    clock_drop(b->out_clock);
+    b->out_clock = b->clock;
+    b->clock = NULL;
 }
 void check_bar_pass(struct warp *w, struct named_barrier *b) {
-    (void)w;
-    (void)b;
+    if (w->check)
+        acquire(w, b->out_clock);
 }
 void check_cluster_arrive(struct warp *w, bool release) {
-    (void)w;
-    (void)release;
+    if (w->check && (release || w->check->fence_release))
+        clock_add(w->cta->grid->emu, &w->cta->cluster->clock,
+                  release ? clock_release(w) : w->check->fence_release);
 }
 void check_cluster_release(struct cluster *cl) {
-    (void)cl;
+    clock_drop(cl->out_clock);
+    cl->out_clock = cl->clock;
+    cl->clock = NULL;
 }
 void check_cluster_pass(struct warp *w) {
-    (void)w;
+    if (!w->check)
+        return;
+    acquire(w, w->cta->cluster->out_clock);
+    w->check->cluster_passed = true;
 }
+void cluster_barrier_free(struct cluster *cl) {
+    clock_drop(cl->clock);
+    clock_drop(cl->out_clock);
+    cl->clock = cl->out_clock = NULL;
+}
+
 void check_griddep_wait(struct warp *w) {
-    (void)w;
+    if (w->check)
+        w->check->grid_acquired = true;
 }
+
+/* --- mbarrier --- */
+
 void check_mbar_init(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
-    (void)w;
-    (void)i;
-    (void)c;
-    (void)b;
+    struct actor a;
+    if (!w->check)
+        return;
+    warp_actor(w, i, &a);
+    shadow_smem(&a, c, b->addr, 8, true);
+    for (u32 g = 0; g < 2; g++)
+        c->check->cell[b->addr / 4 + g].w_loc |= LOC_MBAR;
+    b->init_who = a.who;
+    b->init_epoch = a.epoch;
 }
 void check_mbar_inval(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
-    (void)w;
-    (void)i;
-    (void)c;
-    (void)b;
+    struct actor a;
+    if (!w->check)
+        return;
+    warp_actor(w, i, &a);
+    for (u32 g = 0; g < 2; g++) {
+        struct cell *x = &c->check->cell[b->addr / 4 + g];
+        *x = (struct cell){.w_who = a.who, .w_epoch = a.epoch, .w_loc = i->loc};
+    }
 }
 void check_mbar_use(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
-    (void)w;
-    (void)i;
-    (void)c;
-    (void)b;
+    if (!w->check || !b->init_who)
+        return;
+    if (b->init_who != w->check->who &&
+        !clock_knows(w->check->clock, b->init_who, b->init_epoch, false))
+        emu_report(w, i, EMU_MBARRIER,
+                   "mbarrier at 0x%x of CTA %u: its initialisation is not ordered before this use",
+                   b->addr, c->rank);
+    if (c != w->cta && !w->check->cluster_passed)
+        emu_report(w, i, EMU_DSMEM,
+                   "mbarrier of CTA %u of the cluster before a barrier.cluster showed that it runs",
+                   c->rank);
 }
-void check_mbar_release(struct emu *e, struct mbarrier *b, struct clock *release) {
-    (void)e;
-    (void)b;
-    (void)release;
+/* The async proxy or another CTA uses it: the initialising thread must have fenced. */
+void check_mbar_async(struct emu *e, struct cta *c, struct mbarrier *b) {
+    if (!b->init_who || b->fence_seen || !c->check)
+        return;
+    struct warp_check *k = &c->check->warp[(b->init_who & WHO_AGENT) % AGENTS];
+    b->fence_seen = true;
+    if (k->mbar_fence < b->init_epoch)
+        emu_report(e->running, e->at, EMU_MBARRIER,
+                   "mbarrier at 0x%x of CTA %u: used by an asynchronous operation, but no "
+                   "fence.mbarrier_init or "
+                   "fence.proxy.async follows its initialisation",
+                   b->addr, c->rank);
+}
+void check_mbar_release(struct emu *e, struct mbarrier *b, struct clock *c) {
+    if (!c || (b->clock && b->last_serial == c->serial))
+        return;
+    clock_add(e, &b->clock, c);
+    b->last_serial = c->serial;
 }
 void check_mbar_flip(struct emu *e, struct cta *c, struct mbarrier *b) {
-    (void)e;
-    (void)c;
-    (void)b;
+    if (!c->check)
+        return;
+    clock_drop(b->out_clock);
+    b->out_clock = b->clock;
+    b->clock = NULL;
+    b->last_serial = 0;
+    /* phase b->phase completes now: who waits for every phase must have seen the one before */
+    for (u32 k = 0; b->phase >= 1 && k < c->nwarps; k++)
+        if (b->waits[k] >= 2 && b->seen[k] + 1 == b->phase && b->parked >> k & 1)
+            emu_report(e->running, e->at, EMU_PHASE,
+                       "mbarrier at 0x%x: phase %llu completes while warp %u, which waits for "
+                       "every phase, still waits for phase %llu",
+                       b->addr, (unsigned long long)b->phase, k, (unsigned long long)b->phase - 1);
 }
+/* waits: successful waits of each warp; seen: completed phases at the last of them. */
 void check_mbar_wait(struct warp *w, const struct insn *i, struct mbarrier *b, bool done) {
-    (void)w;
-    (void)i;
-    (void)b;
-    (void)done;
+    if (!w->check)
+        return;
+    if (!done) {
+        if (i->n && b->waits[w->id] >= 2 && b->phase >= b->seen[w->id] + 2)
+            emu_report(w, i, EMU_PHASE,
+                       "mbarrier at 0x%x: the phase that warp %u waits for has come and gone (%llu "
+                       "phases since its last wait)",
+                       b->addr, w->id, (unsigned long long)(b->phase - b->seen[w->id]));
+        b->parked |= 1u << w->id;
+        return;
+    }
+    b->parked &= ~(1u << w->id);
+    if (b->phase != b->seen[w->id]) {
+        b->waits[w->id] = b->phase == b->seen[w->id] + 1
+                              ? (u8)(b->waits[w->id] < 250 ? b->waits[w->id] + 1 : 250)
+                              : 1;
+        b->seen[w->id] = b->phase;
+    }
 }
 void check_mbar_acquire(struct warp *w, const struct insn *i, struct mbarrier *b, u32 sem) {
-    (void)w;
     (void)i;
-    (void)b;
-    (void)sem;
+    if (!w->check || !b->out_clock)
+        return;
+    if (sem & SEM_ACQUIRE)
+        acquire(w, b->out_clock);
+    else
+        clock_add(w->cta->grid->emu, &w->check->relaxed, b->out_clock);
 }
-struct clock *check_release_clock(struct warp *w, u32 sem) {
-    (void)w;
-    (void)sem;
-    return NULL;
+
+/* --- Asynchronous items --- */
+
+static void remember(struct warp *w, enum item_kind kind, u32 group, u32 lanes, u32 who,
+                     u32 epoch) {
+    struct warp_check *k = w->check;
+    if (k->nitems == k->items_cap) {
+        k->items_cap = k->items_cap ? k->items_cap * 2 : 32;
+        k->item = realloc(k->item, k->items_cap * sizeof *k->item);
+        if (!k->item)
+            abort();
+    }
+    k->item[k->nitems++] = (struct pending_item){
+        .group = group, .who = who, .epoch = epoch, .lanes = lanes, .kind = (u8)kind};
 }
+
+void check_item_begin(struct warp *w, struct item *it, bool async) {
+    if (!w->check)
+        return;
+    struct cta_check *c = w->cta->check;
+    struct item_check *k = calloc(1, sizeof *k);
+    if (!k)
+        abort();
+    u32 slot = FIRST_SLOT + c->next_slot++ % ASYNC_SLOTS;
+    c->slot_epoch[slot] += 2; /* the earlier one: its reads */
+    k->who = w->cta->cluster->number << WHO_BITS | (w->cta->rank * AGENTS + slot);
+    k->epoch = c->slot_epoch[slot];
+    k->async = async;
+    it->check = k;
+    it->clock = clock_copy(w->cta->grid->emu, w->check->clock);
+    clock_bump(w);
+}
+void check_item_join(struct warp *w, struct item *it) {
+    if (!w->check)
+        return;
+    clock_join(w->cta->grid->emu, it->clock, w->check->clock);
+    clock_bump(w);
+}
+void check_item_group(struct warp *w, struct item *it, u32 kind, u32 group, u32 lanes) {
+    if (w->check)
+        remember(w, (enum item_kind)kind, group, lanes, it->check->who, it->check->epoch);
+}
+
+static void item_actor(struct emu *e, struct item *it, struct actor *a, bool write) {
+    struct warp *w = &it->cta->warps[it->warp];
+    *a = (struct actor){.e = e,
+                        .cta = it->cta,
+                        .warp = it->warp,
+                        .loc = it->loc,
+                        .who = it->check->who,
+                        .epoch = it->check->epoch - (write || it->check->tensor ? 0 : 1),
+                        .clock = it->clock,
+                        .async = it->check->async,
+                        .grid = it->grid->id,
+                        .grid_acquired = !w->check || w->check->grid_acquired};
+}
+
+void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write,
+                     bool async) {
+    struct actor a;
+    (void)async;
+    if (!it->check || !bytes)
+        return;
+    item_actor(e, it, &a, write);
+    shadow_smem(&a, c, off, bytes, write);
+}
+void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write) {
+    struct actor a;
+    if (!it->check || !bytes)
+        return;
+    item_actor(e, it, &a, write);
+    shadow_global(&a, addr, bytes, write);
+}
+
+/* The clock that completion releases: what the issuer knew, and the item itself. */
+struct clock *check_item_part(struct emu *e, struct item *it) {
+    if (!it->check)
+        return NULL;
+    (void)e;
+    struct clock *c = it->clock;
+    u32 *g = &clk_g(c)[it->check->who & WHO_AGENT];
+    *g = *g > it->check->epoch ? *g : it->check->epoch;
+    if (it->check->async)
+        clk_a(c)[it->check->who & WHO_AGENT] = *g;
+    if (it->check->tensor) {
+        clk_K(c)[it->check->tc_agent] = it->check->epoch;
+        clk_L(c)[it->check->tc_agent] = it->check->epoch;
+    }
+    c->serial = ++e->checker->serial;
+    return c;
+}
+struct clock *check_item_done(struct emu *e, struct item *it) {
+    struct clock *c = check_item_part(e, it);
+    free(it->check);
+    it->check = NULL;
+    return c;
+}
+
+/* Items of groups below `upto` are known to lanes m from now on. */
+static void know_items(struct warp *w, enum item_kind kind, u32 upto, bool read, u32 m) {
+    struct warp_check *k = w->check;
+    u32 kept = 0, cluster = k->clock->cluster;
+    for (u32 n = 0; n < k->nitems; n++) {
+        struct pending_item *p = &k->item[n];
+        if (p->kind != (u8)kind || p->group >= upto || !(p->lanes & m)) {
+            k->item[kept++] = *p;
+            continue;
+        }
+        if (p->who >> WHO_BITS == cluster) {
+            u32 *g = &clk_g(k->clock)[p->who & WHO_AGENT], e = p->epoch - (read ? 1 : 0);
+            *g = *g > e ? *g : e;
+        }
+        if (read)
+            k->item[kept++] = *p;
+    }
+    k->nitems = kept;
+}
+void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 upto) {
+    if (w->check)
+        know_items(w, bulk ? ITEM_BULK : ITEM_CP_ASYNC, upto, read, m);
+}
+void check_wgmma_done(struct warp *w, u32 upto) {
+    if (w->check)
+        know_items(w, ITEM_WGMMA, upto, false, ~0u);
+}
+struct clock *check_cp_async_clock(struct warp *w, u32 m) {
+    struct warp_check *k = w->check;
+    if (!k)
+        return NULL;
+    struct clock *c = clock_new(w->cta->grid->emu, k->clock->cluster, w->cta->cluster->n);
+    for (u32 n = 0; n < k->nitems; n++)
+        if (k->item[n].kind == ITEM_CP_ASYNC && (k->item[n].lanes & m))
+            clk_g(c)[k->item[n].who & WHO_AGENT] = k->item[n].epoch;
+    return c;
+}
+
+/* --- Ends --- */
+
 void check_lane_exit(struct warp *w, const struct insn *i, u32 m) {
-    (void)w;
-    (void)i;
-    (void)m;
-}
-void check_registers(struct warp *w, const struct insn *i, u32 m) {
     (void)w;
     (void)i;
     (void)m;
@@ -104,111 +697,11 @@ void check_warp_exit(struct warp *w) {
     (void)w;
 }
 void check_cta_exit(struct cta *c) {
-    (void)c;
-}
-void check_new(struct emu *e) {
-    (void)e;
-}
-void check_delete(struct emu *e) {
-    (void)e;
-}
-void check_alloc(struct emu *e, u64 addr, u64 bytes) {
-    (void)e;
-    (void)addr;
-    (void)bytes;
-}
-void check_free(struct emu *e, u64 addr) {
-    (void)e;
-    (void)addr;
-}
-void check_host_write(struct emu *e, u64 addr, u64 bytes) {
-    (void)e;
-    (void)addr;
-    (void)bytes;
-}
-void check_warp_start(struct warp *w) {
-    (void)w;
-}
-void check_cta_start(struct cta *c) {
-    (void)c;
-}
-void check_cta_free(struct cta *c) {
-    (void)c;
-}
-void check_cta_delete(struct cta *c) {
-    (void)c;
-}
-void check_grid_start(struct grid *g) {
-    (void)g;
-}
-void check_grid_end(struct grid *g) {
-    (void)g;
-}
-void clock_drop(struct clock *c) {
-    (void)c;
-}
-void cluster_barrier_free(struct cluster *cl) {
-    (void)cl;
-}
-
-void check_item_begin(struct warp *w, struct item *it, bool async) {
-    (void)w;
-    (void)it;
-    (void)async;
-}
-void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write,
-                     bool async) {
-    (void)e;
-    (void)it;
-    (void)c;
-    (void)off;
-    (void)bytes;
-    (void)write;
-    (void)async;
-}
-void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write) {
-    (void)e;
-    (void)it;
-    (void)addr;
-    (void)bytes;
-    (void)write;
-}
-struct clock *check_item_part(struct emu *e, struct item *it) {
-    (void)e;
-    (void)it;
-    return NULL;
-}
-struct clock *check_item_done(struct emu *e, struct item *it) {
-    (void)e;
-    (void)it;
-    return NULL;
-}
-void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 keep) {
-    (void)w;
-    (void)m;
-    (void)bulk;
-    (void)read;
-    (void)keep;
-}
-struct clock *check_cp_async_clock(struct warp *w, u32 m) {
-    (void)w;
-    (void)m;
-    return NULL;
-}
-
-void check_item_join(struct warp *w, struct item *it) {
-    (void)w;
-    (void)it;
-}
-void check_pending_set(struct warp *w, const ref *r, u32 n, bool written) {
-    (void)w;
-    (void)r;
-    (void)n;
-    (void)written;
-}
-void check_pending_clear(struct warp *w) {
-    (void)w;
-}
-void check_wgmma_wait(struct warp *w) {
-    (void)w;
+    struct emu *e = c->grid->emu;
+    for (u32 k = 0; c->check && k < e->nactive; k++)
+        for (struct item *it = e->active[k]->head; it; it = it->next)
+            if (it->cta == c &&
+                (e->active[k]->kind == AG_TMA_LOAD || e->active[k]->kind == AG_REMOTE))
+                emu_report_at(e, c, it->warp, it->loc, EMU_EXIT,
+                              "the CTA exits while this asynchronous operation is under way");
 }

@@ -49,14 +49,22 @@ void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32
 void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write);
 void check_item_join(struct warp *w, struct item *it); /* another warp issued its share */
 /* Registers that an asynchronous operation writes (or reads, written false) until cleared. */
-void check_pending_set(struct warp *w, const ref *r, u32 n, bool written);
-void check_pending_clear(struct warp *w);
-void check_wgmma_wait(struct warp *w);
+void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group);
+void check_pending_clear(struct warp *w, u64 upto); /* groups below upto are complete */
+void check_wgmma_done(struct warp *w, u32 upto);
+void check_tc_poison(struct warp *w, u32 at);
+void check_tc_unpoison(struct warp *w);
+/* An operation of the tensor pipe of CTA `owner`. */
+void check_item_tensor(struct warp *w, struct item *it, struct cta *owner, bool commit);
+/* The item belongs to this group of the lanes: 0 cp.async, 1 bulk, 2 wgmma. */
+void check_item_group(struct warp *w, struct item *it, u32 kind, u32 group, u32 lanes);
+/* The barrier is used by the async proxy. */
+void check_mbar_async(struct emu *e, struct cta *c, struct mbarrier *b);
 /* What completing a part, or all, of the item releases. */
 struct clock *check_item_part(struct emu *e, struct item *it);
 struct clock *check_item_done(struct emu *e, struct item *it);
-/* The lanes' copies up to here are complete and visible to them. */
-void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 keep);
+/* The lanes' copies of groups below upto are complete. */
+void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 upto);
 struct clock *check_cp_async_clock(struct warp *w, u32 m);
 void check_registers(struct warp *w, const struct insn *i, u32 m);
 void check_warp_exit(struct warp *w);

@@ -1,23 +1,198 @@
-/* check_tmem.c: the checker's hooks for tensor memory.
+/* check_tmem.c: order of accesses to tensor memory, by quarter of lanes and column.
  *
- * Not yet: they accept everything.  See tcgen05.h for what each is told.
+ * tcgen05.ld and .st are asynchronous: they are complete for others only after the wait, a
+ * before_thread_sync fence, a synchronisation, and an after_thread_sync fence (PTX ISA, tcgen05
+ * Memory Consistency Model).  The pipe's own operations follow one another in order.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
 #include "tcgen05.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct tc_actor {
+    struct emu *e;
+    struct cta *cta;
+    u32 warp, loc, agent, epoch, cluster;
+    struct clock *clock;
+};
+
+static bool ordered(struct tc_actor *a, u32 who, u32 epoch, bool *fence_only) {
+    u32 agent = who - 1;
+    *fence_only = false;
+    if (agent == a->agent && agent % TC_AGENTS == PIPE_AGENT)
+        return true; /* in order */
+    if (clk_T(a->clock)[agent] >= epoch)
+        return true;
+    *fence_only = clk_L(a->clock)[agent] >= epoch || clk_K(a->clock)[agent] >= epoch;
+    return false;
+}
+
+static const char *name_of(u32 who, char *buf, size_t n) {
+    u32 a = (who - 1) % TC_AGENTS;
+    if (a == PIPE_AGENT)
+        snprintf(buf, n, "the tensor pipe");
+    else
+        snprintf(buf, n, "warp %u", a);
+    return buf;
+}
+
+static void need(struct tc_actor *a, u32 who, u32 epoch, u32 loc, u32 column, const char *what) {
+    bool fence;
+    char name[40], at[300];
+    if (!who || ordered(a, who, epoch, &fence))
+        return;
+    if (fence)
+        emu_report_at(
+            a->e, a->cta, a->warp, a->loc, EMU_TCGEN_FENCE,
+            "%s, tensor memory column %u (%s at %s): synchronised, but without tcgen05.wait, "
+            "tcgen05.fence::before_thread_sync or tcgen05.fence::after_thread_sync",
+            what, column, name_of(who, name, sizeof name),
+            loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
+    else
+        emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_RACE,
+                      "%s, tensor memory column %u, by %s at %s, not ordered", what, column,
+                      name_of(who, name, sizeof name),
+                      loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
+}
+
+static struct cell *cells_of(struct cta *c) {
+    struct cta_check *k = c->check;
+    if (!k->tm)
+        k->tm = calloc(4 * TMEM_COLUMNS, sizeof *k->tm);
+    if (!k->tm)
+        abort();
+    k->tm_used = true;
+    return k->tm;
+}
+
+static void touch(struct tc_actor *a, struct cta *c, u32 quarters, u32 column, u32 columns,
+                  bool write) {
+    struct cell *cells = cells_of(c);
+    u32 me = a->agent + 1;
+    for (u32 q = 0; q < 4; q++)
+        for (u32 k = column; quarters >> q & 1 && k < column + columns && k < TMEM_COLUMNS; k++) {
+            struct cell *x = &cells[q * TMEM_COLUMNS + k];
+            if (!write && !x->w_who)
+                emu_report_at(
+                    a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
+                    "read of tensor memory, lanes %u to %u, column %u, that nothing wrote", 32 * q,
+                    32 * q + 31, k);
+            need(a, x->w_who, x->w_epoch, x->w_loc, k,
+                 write ? "write after a write" : "read after a write");
+            if (write) {
+                need(a, x->r_who[0], x->r_epoch[0], x->r_loc, k, "write after a read");
+                need(a, x->r_who[1], x->r_epoch[1], x->r_loc, k, "write after a read");
+                *x = (struct cell){.w_who = me, .w_epoch = a->epoch, .w_loc = a->loc};
+                continue;
+            }
+            int slot = x->r_who[0] && x->r_who[0] != me ? 1 : 0;
+            x->r_who[slot] = me;
+            x->r_epoch[slot] = a->epoch;
+            x->r_loc = a->loc;
+        }
+}
 
 void check_item_tmem(struct emu *e, struct item *it, struct cta *c, u32 quarters, u32 column,
                      u32 columns, bool write) {
-    (void)e, (void)it, (void)c, (void)quarters, (void)column, (void)columns, (void)write;
+    if (!it->check || !c->check)
+        return;
+    struct tc_actor a = {.e = e,
+                         .cta = it->cta,
+                         .warp = it->warp,
+                         .loc = it->loc,
+                         .agent = it->check->tc_agent,
+                         .epoch = it->check->epoch,
+                         .clock = it->clock};
+    touch(&a, c, quarters, column, columns, write);
 }
+
 void check_tmem(struct warp *w, const struct insn *i, u32 lane, u32 lanes, u32 column, u32 columns,
                 bool write) {
-    (void)w, (void)i, (void)lane, (void)lanes, (void)column, (void)columns, (void)write;
+    struct warp_check *k = w->check;
+    (void)lanes;
+    struct tc_actor a = {.e = w->cta->grid->emu,
+                         .cta = w->cta,
+                         .warp = w->id,
+                         .loc = i->loc,
+                         .agent = k->tc_agent,
+                         .epoch = ++k->tc_epoch,
+                         .clock = k->clock};
+    touch(&a, w->cta, 1u << (lane / 32 & 3), column, columns, write);
+    clk_L(k->clock)[k->tc_agent] = k->tc_epoch;
+    if (write)
+        k->tc_st = k->tc_epoch;
+    else
+        k->tc_ld = k->tc_epoch;
+    /* program order of one warp's loads needs no wait; a later access of its own after a store does
+     */
 }
+
 void check_tcgen_pending(struct warp *w, const struct insn *i, const ref *regs, u32 n) {
-    (void)w, (void)i, (void)regs, (void)n;
+    (void)i;
+    for (u32 k = 0; k < n; k++)
+        if (!(regs[k] & REF_SINK))
+            check_tc_poison(w, REF_OFF(regs[k]) / 4);
 }
+
+/* Epochs up to the last load (or store) are complete, provided that nothing of the other kind is
+ * outstanding below it. */
 void check_tcgen_wait(struct warp *w, bool loads) {
-    (void)w, (void)loads;
+    struct warp_check *k = w->check;
+    u32 *t = &clk_T(k->clock)[k->tc_agent];
+    if (loads) {
+        check_tc_unpoison(w);
+        k->ld_waited = k->tc_epoch;
+    } else {
+        k->st_waited = k->tc_epoch;
+    }
+    u32 limit = k->tc_epoch;
+    if (k->tc_ld > k->ld_waited && k->ld_waited < limit)
+        limit = k->ld_waited;
+    if (k->tc_st > k->st_waited && k->st_waited < limit)
+        limit = k->st_waited;
+    *t = *t > limit ? *t : limit;
 }
+
 void check_tmem_free(struct warp *w, const struct insn *i, u32 column, u32 columns) {
-    (void)w, (void)i, (void)column, (void)columns;
+    struct warp_check *k = w->check;
+    struct tc_actor a = {.e = w->cta->grid->emu,
+                         .cta = w->cta,
+                         .warp = w->id,
+                         .loc = i->loc,
+                         .agent = k->tc_agent,
+                         .epoch = k->tc_epoch,
+                         .clock = k->clock};
+    struct cell *cells = cells_of(w->cta);
+    for (u32 q = 0; q < 4; q++)
+        for (u32 n = column; n < column + columns; n++) {
+            struct cell *x = &cells[q * TMEM_COLUMNS + n];
+            bool fence;
+            if (x->w_who && !ordered(&a, x->w_who, x->w_epoch, &fence) && !fence)
+                need(&a, x->w_who, x->w_epoch, x->w_loc, n, "freed after a write");
+            for (int s = 0; s < 2; s++)
+                if (x->r_who[s] && x->r_who[s] != a.agent + 1 &&
+                    !ordered(&a, x->r_who[s], x->r_epoch[s], &fence) && !fence)
+                    need(&a, x->r_who[s], x->r_epoch[s], x->r_loc, n, "freed after a read");
+            memset(x, 0, sizeof *x);
+        }
+}
+
+/* An operation of the tensor pipe of CTA `owner`; a commit has no accesses of its own. */
+void check_item_tensor(struct warp *w, struct item *it, struct cta *owner, bool commit) {
+    if (!w->check || !owner->check)
+        return;
+    struct item_check *k = calloc(1, sizeof *k);
+    if (!k)
+        abort();
+    u32 *seq = &owner->check->pipe_issued;
+    if (!commit)
+        w->check->pipe_epoch = ++*seq;
+    k->who = owner->cluster->number << WHO_BITS | (owner->rank * AGENTS + PIPE_AGENT);
+    k->tc_agent = owner->rank * TC_AGENTS + PIPE_AGENT;
+    k->epoch = w->check->pipe_epoch;
+    k->async = true;
+    k->tensor = true;
+    it->check = k;
+    it->clock = clock_copy(w->cta->grid->emu, w->check->clock);
+    clock_bump(w);
 }

@@ -246,8 +246,8 @@ struct function {
     u32 req_cluster[3];
     bool is_entry;
     u32 nlabels;
-    u64 *hits; /* executions per instruction, when coverage is on */
-    u8 *taken; /* per branch: bit 0 fell through, bit 1 taken */
+    u64 *hits;          /* executions per instruction, when coverage is on */
+    u8 *taken;          /* per branch: bit 0 fell through, bit 1 taken */
     const char **texts; /* opcode of each instruction */
 };
 

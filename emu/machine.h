@@ -113,6 +113,11 @@ struct mbarrier {
     u32 last_arrive[4]; /* warp id << 24 | ptx line, most recent first */
     u64 waited_phase;   /* highest phase that some wait observed */
     struct clock *clock, *out_clock;
+    u32 last_serial, init_who, init_epoch; /* for the checker */
+    bool fence_seen;
+    u32 parked;          /* warps whose last wait failed */
+    u8 waits[MAX_WARPS]; /* phases waited for one after the other */
+    u64 seen[MAX_WARPS];
     const char *name;
 };
 
@@ -197,7 +202,8 @@ struct cluster {
     u32 expected, arrived;
     u64 generation;
     struct clock *clock, *out_clock;
-    u32 index; /* in emu.clusters */
+    u32 index;  /* in emu.clusters */
+    u32 number; /* for the checker, from 1 */
 };
 
 struct grid {

@@ -115,6 +115,10 @@ static int op_cp_async(struct warp *w, const struct insn *i, u32 m) {
     it->step = cp_async_step;
     it->loc = i->loc;
     check_item_begin(w, it, false);
+    u32 first = (u32)__builtin_ctz(m), same = 0;
+    FOR_LANES(k, m) same |= (u32)(r[k].committed == r[first].committed) << k;
+    check_item_group(w, it, 0, r[first].committed, same);
+    FOR_LANES(k, m & ~same) check_item_group(w, it, 0, r[k].committed, 1u << k);
     item_post(w->cta->grid->emu, it, NULL, AG_CP_ASYNC);
     return NEXT;
 }
@@ -177,7 +181,15 @@ static int op_wait_group(struct warp *w, const struct insn *i, u32 m) {
             return block_on(w, wait_key(KEY_ASYNC, 0),
                             i->n & GR_BULK ? "bulk copy groups" : "cp.async groups");
     }
-    check_wait_group(w, m, i->n & GR_BULK, i->n & GR_READ, keep);
+    for (u32 rest = m, same; rest; rest &= ~same) {
+        u32 first = (u32)__builtin_ctz(rest), n = r[first].committed;
+        same = 0;
+        FOR_LANES(l, rest) same |= (u32)(r[l].committed == n) << l;
+        check_wait_group(w, same, i->n & GR_BULK, i->n & GR_READ,
+                         i->n & GR_ALL ? ~0u
+                         : n > keep    ? n - keep
+                                       : 0);
+    }
     return NEXT;
 }
 void dec_commit_group(struct dec *d) {

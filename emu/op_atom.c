@@ -124,6 +124,10 @@ static void atomic(struct dec *d, bool has_dst) {
     if (d->op[at].kind != OP_MEM)
         dec_fail(d, "an address in brackets is due");
     in->sem = dec_sem(d);
+    if (!(in->sem & SCOPE_MASK) && !dec_has(d, "cta"))
+        in->sem |= SCOPE_GPU; /* the default */
+    if (!(in->sem & 15))
+        in->sem |= SEM_RELAXED;
     in->space = (u8)dec_space(d);
     in->a = dec_addr(d, &d->op[at], in->space, &in->imm, &wide);
     in->flags = wide ? MEM_WIDE_ADDR : 0;

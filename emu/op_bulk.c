@@ -167,6 +167,7 @@ static void destinations(struct warp *w, const struct insn *i, u32 l, const stru
     if (!mb)
         emu_fault(w, i, "lane %u: no mbarrier is initialised at 0x%x of CTA %u", l, x->mbar, to);
     check_mbar_use(w, i, w->cta->cluster->cta[to], mb);
+    check_mbar_async(w->cta->grid->emu, w->cta->cluster->cta[to], mb);
 }
 
 static int op_bulk_load(struct warp *w, const struct insn *i, u32 m) {
@@ -355,6 +356,7 @@ static void store_post(struct warp *w, const struct insn *i, u32 l, struct item 
     it->loc = i->loc;
     it->step = store_step;
     check_item_begin(w, it, true);
+    check_item_group(w, it, 1, x->group, 1u << l);
     item_post(w->cta->grid->emu, it, NULL, AG_TMA_STORE);
 }
 

@@ -186,6 +186,7 @@ void mbar_note_arrival(struct warp *w, const struct insn *i, struct mbarrier *b)
 
 static int op_mbar_arrive(struct warp *w, const struct insn *i, u32 m) {
     struct emu *e = w->cta->grid->emu;
+    struct clock *release = check_release_clock(w, i->sem);
     const u32 *n = i->b == REF_NONE ? NULL : reg_at(w, i->b);
     FOR_LANES(l, m) {
         u32 off;
@@ -196,7 +197,7 @@ static int op_mbar_arrive(struct warp *w, const struct insn *i, u32 m) {
         s32 count = i->flags & MB_COUNT && n ? (s32)n[l] : 1;
         check_mbar_use(w, i, c, b);
         if (i->flags & MB_COMPLETE) {
-            mbar_complete_tx(e, c, off, n ? (s32)n[l] : 0, check_release_clock(w, i->sem));
+            mbar_complete_tx(e, c, off, n ? (s32)n[l] : 0, release);
             continue;
         }
         if (i->flags & MB_EXPECT)
@@ -213,7 +214,7 @@ static int op_mbar_arrive(struct warp *w, const struct insn *i, u32 m) {
         if ((i->flags & MB_NO_COMPLETE) && b->pending == count && b->tx == 0)
             emu_report(w, i, EMU_MBARRIER, "lane %u: arrive.noComplete completes the phase of 0x%x",
                        l, off);
-        mbar_arrive(e, c, off, count, check_release_clock(w, i->sem));
+        mbar_arrive(e, c, off, count, release);
     }
     return NEXT;
 }

@@ -130,7 +130,8 @@ static struct item *pipe_new(struct warp *w, const struct insn *i, u32 lane, enu
 }
 
 static void pipe_post(struct warp *w, const struct insn *i, struct item *it) {
-    check_item_begin(w, it, true);
+    check_item_tensor(w, it, pipe_owner(w->cta, i->flags & U_PAIR),
+                      ((struct pipe_op *)it->payload)->kind == PIPE_COMMIT);
     item_post(w->cta->grid->emu, it, &pipe_owner(w->cta, i->flags & U_PAIR)->tensor, AG_TENSOR);
 }
 
@@ -332,11 +333,10 @@ static int op_commit(struct warp *w, const struct insn *i, u32 m) {
             pipe_post(w, i, it);
             continue;
         }
+        check_item_tensor(w, it, pipe_owner(w->cta, i->flags & U_PAIR), true);
+        pipe_commit(e, it, x, check_item_done(e, it));
+        clock_drop(it->clock);
         free(it);
-        for (u32 r = 0; r < w->cta->cluster->n; r++)
-            if (op.commit.ctas >> r & 1)
-                mbar_arrive(e, w->cta->cluster->cta[r], op.commit.off, 1,
-                            check_release_clock(w, SEM_RELEASE | SCOPE_CLUSTER));
     }
     return NEXT;
 }

@@ -183,8 +183,9 @@ static int op_wgmma(struct warp *w, const struct insn *i, u32 m) {
         o->d[k][r] = reg_at(w, f->regs[r]);
     for (int r = 0; r < f->na; r++)
         o->areg[k][r] = reg_at(w, f->regs[f->nd + r]);
-    check_pending_set(w, f->regs, (u32)f->nd, true);
-    check_pending_set(w, f->regs + f->nd, (u32)f->na, false);
+    check_pending_set(w, f->regs, (u32)f->nd, true, s->committed);
+    check_item_group(w, it, 2, (u32)s->committed, ~0u);
+    check_pending_set(w, f->regs + f->nd, (u32)f->na, false, s->committed);
     o->joined |= 1u << k;
     s->issued++;
     w->cta->grid->emu->progress++;
@@ -209,9 +210,10 @@ static int op_wg_wait(struct warp *w, const struct insn *i, u32 m) {
     (void)m;
     if (s->committed > keep && g->done < s->upto[(s->committed - keep - 1) % COMMITS])
         return block_on(w, wait_key(KEY_ASYNC, 1), "wgmma groups");
-    if (keep == 0 || s->committed <= keep)
-        check_pending_clear(w);
-    check_wgmma_wait(w);
+    if (s->committed > keep) {
+        check_pending_clear(w, s->committed - keep);
+        check_wgmma_done(w, (u32)(s->committed - keep));
+    }
     return NEXT;
 }
 static int op_wg_fence(struct warp *w, const struct insn *i, u32 m) {

@@ -160,6 +160,7 @@ static void agent_step(struct emu *e, u32 k) {
         agent_retire(e, a);
     struct cta *c = it->cta;
     clock_drop(it->clock);
+    free(it->check);
     free(it);
     c->outstanding--;
     e->progress++;
@@ -367,6 +368,7 @@ static void emu_abandon(struct emu *e) {
             struct item *it = a->head;
             a->head = it->next;
             clock_drop(it->clock);
+            free(it->check);
             bool own = a == &it->own;
             if (own)
                 e->nactive--;

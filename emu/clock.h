@@ -1,0 +1,196 @@
+/* clock.h: vector clocks of the checker, and its state.
+ *
+ * Agents of a CTA: its warps, its tensor pipe, and a pool of slots for other asynchronous
+ * operations.  A clock of a cluster has five parts:
+ *
+ *   g  what happened before, in the generic proxy
+ *   a  what of each agent's writes the async proxy may read (fence.proxy.async)
+ *   K  tensor-memory accesses known through synchronisation
+ *   T  those that tcgen05 operations of this warp may rely on (tcgen05.fence::after_thread_sync)
+ *   L  K as it would be if fences and waits did not matter: tells a missing fence from a race
+ *
+ * K, T and L count the tensor-memory accesses of warps and pipes.  Knowledge about other clusters
+ * is a short list of clocks of those clusters.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EMU_CLOCK_H
+#define EMU_CLOCK_H
+
+#include "machine.h"
+#include "check.h"
+
+enum {
+    PIPE_AGENT = MAX_WARPS,     /* the tensor pipe */
+    FIRST_SLOT = MAX_WARPS + 1, /* asynchronous operations */
+    ASYNC_SLOTS = 47,
+    AGENTS = FIRST_SLOT + ASYNC_SLOTS, /* of a CTA: 80 */
+    TC_AGENTS = MAX_WARPS + 1          /* of a CTA, for tensor memory */
+};
+
+/* An access: who (cluster number above, agent below) and when. */
+enum { WHO_BITS = 11, WHO_AGENT = (1 << WHO_BITS) - 1 };
+
+struct foreign {
+    u32 cluster;
+    struct clock *clock;
+};
+
+struct clock {
+    u32 references, serial;
+    u32 cluster; /* number */
+    u32 n, m;    /* agents, tensor agents */
+    u32 nforeign;
+    struct foreign *foreign;
+    u32 v[]; /* g[n] a[n] K[m] T[m] L[m] */
+};
+
+static inline u32 *clk_g(struct clock *c) {
+    return c->v;
+}
+static inline u32 *clk_a(struct clock *c) {
+    return c->v + c->n;
+}
+static inline u32 *clk_K(struct clock *c) {
+    return c->v + 2 * c->n;
+}
+static inline u32 *clk_T(struct clock *c) {
+    return c->v + 2 * c->n + c->m;
+}
+static inline u32 *clk_L(struct clock *c) {
+    return c->v + 2 * c->n + 2 * c->m;
+}
+
+struct clock *clock_new(struct emu *e, u32 cluster, u32 ctas);
+struct clock *clock_copy(struct emu *e, const struct clock *c);
+/* dst learns what src knows; acquire: also into L, K (T only by a fence). */
+void clock_join(struct emu *e, struct clock *dst, const struct clock *src);
+/* *dst may be NULL: becomes a copy. */
+void clock_add(struct emu *e, struct clock **dst, const struct clock *src);
+/* Does the clock know this access?  async: through the async proxy. */
+bool clock_knows(const struct clock *c, u32 who, u32 epoch, bool async);
+
+/* --- Shadow of memory: one cell for four bytes --- */
+
+struct cell {
+    u32 w_who, w_epoch, w_loc; /* last write; who 0: none */
+    u32 r_who[2], r_epoch[2];  /* last two concurrent reads */
+    u32 r_loc;
+};
+enum { /* flags in loc */
+       LOC_ASYNC = 1u << 31,
+       LOC_ATOMIC = 1u << 30,
+       LOC_MBAR = 1u << 29,
+       LOC_MASK = (1u << 29) - 1,
+       WHO_HOST = 1
+};
+
+struct page { /* 4096 bytes of global memory */
+    struct cell *cell;
+    u64 *init; /* bit per 4 bytes, NULL: see all_init */
+    bool all_init;
+    u64 addr;
+    u32 index; /* in checker.used */
+};
+
+struct sync_loc { /* a location used by atomics and strong accesses */
+    u64 key;
+    struct clock *clock[3]; /* released at cta, cluster, gpu scope */
+};
+
+enum { L1_BITS = 9, L2_BITS = 17, PAGE_SHIFT = 12 };
+
+struct checker {
+    struct page **dir[1 << L2_BITS]; /* [2 MB] -> 512 pages */
+    struct page **used;
+    u32 nused, used_cap;
+    struct sync_loc *loc;
+    u32 nloc, loc_cap;
+    u32 next_cluster;
+    u64 *cluster_grid; /* cluster number -> grid id */
+    u32 cluster_cap;
+    u32 serial;
+};
+
+enum item_kind { ITEM_CP_ASYNC, ITEM_BULK, ITEM_WGMMA };
+struct pending_item { /* not yet waited for, of one warp */
+    u32 group, who, epoch;
+    u32 lanes;
+    u8 kind;
+};
+struct pending_regs { /* of wgmma */
+    const ref *r;
+    u32 n;
+    u64 group;
+    u8 flag;
+};
+enum { PEND_WRITE = 1, PEND_READ = 2, PEND_TC = 4 };
+
+struct warp_check {
+    struct clock *clock;
+    struct clock *fence_release; /* at the last releasing fence */
+    struct clock *relaxed;       /* acquired relaxed, waiting for a fence */
+    struct clock *released;      /* last snapshot given out */
+    u64 insns, released_at;
+    u32 who; /* of this warp */
+    u32 agent, tc_agent;
+    u32 mbar_fence;           /* epoch at the last fence that covers mbarrier.init */
+    u32 tc_ld, tc_st;         /* last tensor-memory load and store */
+    u32 ld_waited, st_waited; /* accesses made at the last waits */
+    u32 tc_epoch, pipe_epoch;
+    bool grid_acquired, cluster_passed;
+    struct pending_item *item;
+    u32 nitems, items_cap;
+    struct pending_regs *regs;
+    u32 nregs, regs_cap;
+    u32 *tc_slot; /* registers that tcgen05.ld fills */
+    u32 ntc, tc_cap;
+    u32 npending;
+    u8 *pending; /* per 4 bytes of the register file */
+    u32 *init;   /* lanes that hold a value, per 4 bytes of the register file */
+};
+
+struct cta_check {
+    struct cell *cell;
+    size_t cells_cap;
+    struct cell *tm; /* tensor memory: [quarter][column] */
+    bool tm_used;
+    u32 slot_epoch[AGENTS];
+    u32 next_slot, pipe_issued;
+    struct warp_check warp[MAX_WARPS];
+    size_t regs_cap;
+    u8 *pending;
+    u32 *init;
+};
+
+struct item_check {
+    u32 who, epoch, tc_agent;
+    bool async, tensor;
+};
+
+static inline struct checker *checker_of(struct warp *w) {
+    return w->cta->grid->emu->checker;
+}
+
+/* What makes an access: the warp or the item. */
+struct actor {
+    struct emu *e;
+    struct cta *cta; /* for reports */
+    u32 warp, loc;
+    u32 who, epoch;
+    const struct clock *clock;
+    bool async, atomic, nc;
+    u64 grid;
+    bool grid_acquired;
+};
+
+void warp_actor(struct warp *w, const struct insn *i, struct actor *a);
+struct clock *clock_release(struct warp *w); /* a snapshot; the warp's epoch moves on */
+void clock_bump(struct warp *w);
+
+/* --- shadow.c --- */
+
+void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write);
+void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write);
+void shadow_init(struct emu *e, u64 addr, u64 bytes);
+void shadow_drop(struct emu *e);
+
+#endif

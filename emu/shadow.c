@@ -1,0 +1,273 @@
+/* shadow.c: the last accesses to every four bytes of shared and global memory.
+ *
+ * A write must know the last write and the last reads, a read the last write.  For global memory a
+ * page has cells from its first device write in a group of overlapping grids until the group ends;
+ * reads of pages that nothing writes leave no trace, so streaming over inputs costs nothing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Names for reports --- */
+
+static const char *actor_name(struct emu *e, u32 who, char *buf, size_t n) {
+    u32 a = (who & WHO_AGENT) % AGENTS, rank = (who & WHO_AGENT) / AGENTS;
+    (void)e;
+    if (a < MAX_WARPS)
+        snprintf(buf, n, "warp %u of CTA rank %u", a, rank);
+    else
+        snprintf(buf, n, "%s of CTA rank %u",
+                 a == PIPE_AGENT ? "the tensor pipe" : "an asynchronous copy", rank);
+    return buf;
+}
+
+static void complain(struct actor *a, enum emu_check id, const char *what, const char *space,
+                     u64 addr, u32 who, u32 loc, const char *verb) {
+    char name[80], at[300];
+    if (a->e->opt.lenient[id])
+        return;
+    emu_report_at(a->e, a->cta, a->warp, a->loc, id, "%s: %s 0x%llx %s by %s at %s", what, space,
+                  (unsigned long long)addr, verb, actor_name(a->e, who, name, sizeof name),
+                  loc_text(a->e, a->cta->grid->fn, loc & LOC_MASK, at, sizeof at));
+}
+
+/* Is the earlier access (who, epoch, loc) ordered before this one?  Reports when not. */
+static void need_write_order(struct actor *a, const struct cell *c, const char *space, u64 addr,
+                             bool write) {
+    if (c->w_who == a->who && c->w_epoch <= a->epoch && !(a->async && !(c->w_loc & LOC_ASYNC)))
+        return;
+    if (!clock_knows(a->clock, c->w_who, c->w_epoch, false) &&
+        !(c->w_who == a->who && c->w_epoch <= a->epoch)) {
+        if (a->atomic && (c->w_loc & LOC_ATOMIC))
+            return;
+        complain(a, EMU_RACE,
+                 write ? "write not ordered after a write" : "read not ordered after a write",
+                 space, addr, c->w_who, c->w_loc, "written");
+        return;
+    }
+    if (a->async && !(c->w_loc & LOC_ASYNC) && !clock_knows(a->clock, c->w_who, c->w_epoch, true))
+        complain(a, EMU_PROXY,
+                 write ? "async-proxy write after a generic write without fence.proxy.async"
+                       : "async-proxy read of a generic write without fence.proxy.async",
+                 space, addr, c->w_who, c->w_loc, "written");
+}
+
+static void need_read_order(struct actor *a, const struct cell *c, const char *space, u64 addr) {
+    for (int k = 0; k < 2; k++) {
+        if (!c->r_who[k] || (c->r_who[k] == a->who && c->r_epoch[k] <= a->epoch) ||
+            clock_knows(a->clock, c->r_who[k], c->r_epoch[k], false))
+            continue;
+        if (a->atomic && (c->r_loc & LOC_ATOMIC))
+            continue;
+        complain(a, EMU_RACE, "write not ordered after a read", space, addr, c->r_who[k], c->r_loc,
+                 "read");
+        return;
+    }
+}
+
+static u32 loc_of(const struct actor *a) {
+    return a->loc | (a->async ? LOC_ASYNC : 0) | (a->atomic ? LOC_ATOMIC : 0);
+}
+
+static void note_write(struct actor *a, struct cell *c) {
+    c->w_who = a->who;
+    c->w_epoch = a->epoch;
+    c->w_loc = loc_of(a);
+    c->r_who[0] = c->r_who[1] = 0;
+}
+static void note_read(struct actor *a, struct cell *c) {
+    int k = c->r_who[0] == a->who || !c->r_who[0] ||
+                    clock_knows(a->clock, c->r_who[0], c->r_epoch[0], false)
+                ? 0
+                : 1;
+    if (k == 0 && c->r_who[1] &&
+        (c->r_who[1] == a->who || clock_knows(a->clock, c->r_who[1], c->r_epoch[1], false)))
+        c->r_who[1] = 0;
+    c->r_who[k] = a->who;
+    c->r_epoch[k] = a->epoch;
+    c->r_loc = loc_of(a);
+}
+
+/* --- Shared memory --- */
+
+void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write) {
+    struct cta_check *k = c->check;
+    u32 first = off / 4, last = (off + bytes - 1) / 4;
+    for (u32 g = first; g <= last; g++) {
+        struct cell *x = &k->cell[g];
+        if (x->w_loc & LOC_MBAR && x->w_who) {
+            if (mbar_find(c, g * 4 & ~7u)) {
+                complain(a, EMU_MBARRIER,
+                         write ? "write to a live mbarrier" : "read of a live mbarrier", "shared",
+                         g * 4, x->w_who, x->w_loc & ~LOC_MBAR, "initialised");
+                continue;
+            }
+        }
+        if (!x->w_who) {
+            if (!write)
+                emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
+                              "read of shared memory at 0x%x (CTA rank %u) that nothing wrote",
+                              g * 4, c->rank);
+        } else if (x->w_who != a->who || x->w_epoch != a->epoch || a->async) {
+            need_write_order(a, x, "shared", g * 4, write);
+        }
+        if (write) {
+            if (x->r_who[0] | x->r_who[1])
+                need_read_order(a, x, "shared", g * 4);
+            note_write(a, x);
+        } else if (x->r_who[0] == a->who && !x->r_who[1]) {
+            x->r_epoch[0] = a->epoch;
+            x->r_loc = loc_of(a);
+        } else {
+            note_read(a, x);
+        }
+    }
+}
+
+/* --- Global memory --- */
+
+static struct page *page_at(struct emu *e, u64 addr, bool make) {
+    struct checker *k = e->checker;
+    u64 p = (addr - (u64)(uintptr_t)e->arena) >> PAGE_SHIFT;
+    if (p >> L1_BITS >= 1u << L2_BITS)
+        return NULL;
+    struct page ***d = &k->dir[p >> L1_BITS];
+    if (!*d) {
+        if (!make)
+            return NULL;
+        *d = calloc(1u << L1_BITS, sizeof **d);
+    }
+    struct page **q = &(*d)[p & ((1u << L1_BITS) - 1)];
+    if (!*q && make) {
+        *q = calloc(1, sizeof **q);
+        if (!*q)
+            abort();
+        (*q)->addr = addr & ~(u64)((1 << PAGE_SHIFT) - 1);
+    }
+    return *q;
+}
+
+static void page_cells(struct checker *k, struct page *p) {
+    p->cell = calloc(1 << (PAGE_SHIFT - 2), sizeof *p->cell);
+    if (k->nused == k->used_cap) {
+        k->used_cap = k->used_cap ? k->used_cap * 2 : 256;
+        k->used = realloc(k->used, k->used_cap * sizeof *k->used);
+    }
+    if (!p->cell || !k->used)
+        abort();
+    k->used[k->nused++] = p;
+}
+
+static void page_init(struct page *p, u32 first, u32 n) {
+    if (p->all_init)
+        return;
+    if (n == 1 << (PAGE_SHIFT - 2)) {
+        p->all_init = true;
+        free(p->init);
+        p->init = NULL;
+        return;
+    }
+    if (!p->init)
+        p->init = calloc(1 << (PAGE_SHIFT - 8), sizeof *p->init);
+    if (!p->init)
+        abort();
+    for (u32 g = first; g < first + n; g++)
+        p->init[g / 64] |= 1ull << g % 64;
+}
+
+void shadow_init(struct emu *e, u64 addr, u64 bytes) {
+    while (bytes) {
+        u32 in = (u32)(addr & ((1 << PAGE_SHIFT) - 1));
+        u64 n = (1u << PAGE_SHIFT) - in < bytes ? (1u << PAGE_SHIFT) - in : bytes;
+        struct page *p = page_at(e, addr, true);
+        if (p)
+            page_init(p, in / 4, (u32)((in + n + 3) / 4 - in / 4));
+        addr += n;
+        bytes -= n;
+    }
+}
+
+static bool foreign_grid(struct actor *a, const struct cell *x) {
+    return a->e->checker->cluster_grid[x->w_who >> WHO_BITS] != a->grid;
+}
+
+static void global_cell(struct actor *a, struct cell *x, u64 addr, bool write) {
+    if (x->w_who && (x->w_who != a->who || x->w_epoch != a->epoch || a->async)) {
+        if (foreign_grid(a, x)) {
+            if (!a->grid_acquired)
+                complain(
+                    a, EMU_PDL,
+                    write ? "write before griddepcontrol.wait" : "read before griddepcontrol.wait",
+                    "global", addr, x->w_who, x->w_loc, "written by a grid that may still run,");
+        } else {
+            need_write_order(a, x, "global", addr, write);
+        }
+        if (a->nc)
+            complain(a, EMU_PDL, "ld.global.nc of bytes written during the lifetime of the kernel",
+                     "global", addr, x->w_who, x->w_loc, "written");
+    } else if (a->nc && x->w_who) {
+        complain(a, EMU_PDL, "ld.global.nc of bytes that this kernel wrote", "global", addr,
+                 x->w_who, x->w_loc, "written");
+    }
+    if (!write) {
+        note_read(a, x);
+        return;
+    }
+    for (int k = 0; k < 2; k++)
+        if (x->r_who[k] && a->e->checker->cluster_grid[x->r_who[k] >> WHO_BITS] != a->grid) {
+            if (!a->grid_acquired)
+                complain(a, EMU_PDL, "write before griddepcontrol.wait", "global", addr,
+                         x->r_who[k], x->r_loc, "read by a grid that may still run,");
+            x->r_who[k] = 0;
+        }
+    if (x->r_who[0] | x->r_who[1])
+        need_read_order(a, x, "global", addr);
+    note_write(a, x);
+}
+
+void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
+    u64 end = addr + bytes;
+    addr &= ~3ull;
+    while (addr < end) {
+        u64 page_end = (addr | ((1 << PAGE_SHIFT) - 1)) + 1, stop = page_end < end ? page_end : end;
+        struct page *p = page_at(a->e, addr, write);
+        u32 first = (u32)(addr & ((1 << PAGE_SHIFT) - 1)) / 4, n = (u32)((stop - addr + 3) / 4);
+        if (!write && (!p || !p->all_init)) {
+            struct allocation *al = mem_find(a->e, addr);
+            for (u32 g = first; al && !al->host && g < first + n; g++)
+                if (!p || !p->init || !(p->init[g / 64] >> g % 64 & 1)) {
+                    emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
+                                  "read of global memory at 0x%llx that nothing wrote",
+                                  (unsigned long long)(addr + (g - first) * 4ull));
+                    break;
+                }
+        }
+        if (write) {
+            page_init(p, first, n);
+            if (!p->cell)
+                page_cells(a->e->checker, p);
+        }
+        if (p && p->cell)
+            for (u32 g = first; g < first + n; g++)
+                global_cell(a, &p->cell[g], addr + (g - first) * 4ull, write);
+        addr = stop;
+    }
+}
+
+/* A group of grids ended: everything is ordered before what comes. */
+void shadow_drop(struct emu *e) {
+    struct checker *k = e->checker;
+    for (u32 i = 0; i < k->nused; i++) {
+        free(k->used[i]->cell);
+        k->used[i]->cell = NULL;
+    }
+    k->nused = 0;
+    for (u32 i = 0; i < k->loc_cap; i++)
+        for (int s = 0; s < 3; s++) {
+            clock_drop(k->loc[i].clock[s]);
+            k->loc[i].clock[s] = NULL;
+            k->loc[i].key = 0;
+        }
+    k->nloc = 0;
+    k->next_cluster = 1;
+}
