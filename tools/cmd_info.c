@@ -10,10 +10,21 @@
 /* What the tables are filled from. */
 struct report {
     const struct shape *shape;
-    bool why; /* ask every kernel about the shape */
+    bool why;     /* ask every kernel about the shape */
+    bool is_list; /* of all devices: those that only plan are not given with all their kernels */
     struct table *devices, *kernels;
     int opened;
 };
+
+/* Kernels of a device that can be used as the device is. */
+static int count_usable(gqa_device *device, int kernels) {
+    int usable = 0;
+    for (int i = 0; i < kernels; i++) {
+        struct gqa_kernel_info k = gqa_kernel_info_init();
+        usable += !gqa_device_kernel(device, i, &k, NULL) && k.available;
+    }
+    return usable;
+}
 
 static void add_kernel(struct report *r, gqa_device *device, const char *name, int index) {
     struct gqa_kernel_info k = gqa_kernel_info_init();
@@ -55,15 +66,17 @@ static gqa_status add_device(struct report *r, const char *name) {
     table_add(r->devices, "%s", status ? "no" : "yes");
     if (status) {
         table_add(r->devices, "%s", "");
+        table_add(r->devices, "%s", "");
         table_add(r->devices, "%s", err.message);
         return status;
     }
     r->opened++;
-    if (!gqa_device_describe(device, &info, NULL)) {
-        table_add(r->devices, "%d", info.units);
-        table_add(r->devices, "%s%s%s", info.product, info.features[0] ? ": " : "", info.features);
-    }
-    for (int i = 0; i < info.kernels; i++)
+    gqa_device_describe(device, &info, NULL);
+    table_add(r->devices, "%d", info.units);
+    table_add(r->devices, "%d of %d", count_usable(device, info.kernels), info.kernels);
+    table_add(r->devices, "%s%s%s", info.product, info.features[0] ? ": " : "", info.features);
+    const bool is_short = r->is_list && !r->why && !strncmp(name, "plan", 4);
+    for (int i = 0; i < info.kernels && !is_short; i++)
         add_kernel(r, device, name, i);
     gqa_device_close(device);
     return GQA_OK;
@@ -72,6 +85,7 @@ static gqa_status add_device(struct report *r, const char *name) {
 static void add_all(struct report *r) {
     static const char *const parts[] = {"sm_80", "sm_90a", "sm_100a"};
     char name[32];
+    r->is_list = true;
     add_device(r, "cpu");
     for (int i = 0; i < 16; i++) {
         snprintf(name, sizeof name, "cuda:%d", i);
@@ -93,11 +107,16 @@ static void print_report(const struct report *r, enum table_format format) {
     table_print(r->kernels, format, stdout);
     if (format == TABLE_JSON)
         printf("}\n");
+    if (format == TABLE_TEXT && r->is_list && !r->why)
+        printf("\n`gqa info --device NAME` lists the kernels of one that only plans.\n");
 }
 
 static int run(const struct command *self, int argc, char **argv) {
-    static const struct column device_columns[] = {
-        {"device", false}, {"here", false}, {"units", true}, {"what", false}};
+    static const struct column device_columns[] = {{"device", false},
+                                                   {"here", false},
+                                                   {"units", true},
+                                                   {"kernels", false},
+                                                   {"what", false}};
     static const struct column kernel_columns[] = {
         {"device", false}, {"kernel", false}, {"usable", false}, {"why", false}};
     struct shape shape;
@@ -117,7 +136,7 @@ static int run(const struct command *self, int argc, char **argv) {
     if (parsed != FLAGS_RUN)
         return parsed == FLAGS_HELP ? EXIT_DONE : EXIT_USAGE;
 
-    report.devices = table_new(device_columns, 4);
+    report.devices = table_new(device_columns, 5);
     report.kernels = table_new(kernel_columns, 4);
     if (shape.device)
         add_device(&report, shape.device);
