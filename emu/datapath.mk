@@ -36,3 +36,8 @@ PEERS_SRC := $(wildcard tests/emu/peers/*.c)
 $(BUILD)/peers: $(PEERS_SRC) $(wildcard tests/emu/peers/*.h) emu/cuda_abi.h
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -Iemu $(PEERS_SRC) $(LDFLAGS_ALL) $(LIBS) -ldl -o $@
+
+ALL += $(BUILD)/ptx-emu
+$(BUILD)/ptx-emu: $(BUILD)/emu/ptx_emu.o $(EMU_RUN_OBJ)
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
+TESTS += tests/emu/command.sh

@@ -147,6 +147,9 @@ const char *emu_report_text(struct emu *e, uint32_t i);
 uint64_t emu_stat(struct emu *e, enum emu_stat s);
 /* Forms of opcodes, descriptors, layouts and tensor maps used so far, one a line (see forms.h). */
 void emu_forms(struct emu *e, FILE *out);
+/* Instructions that did not run and branches that went one way, of every function that was launched
+ * (options.coverage). */
+void emu_coverage(const struct module *m, FILE *out);
 /* Resident CTAs of this shape on one SM, 0 when it does not fit. */
 uint32_t emu_occupancy(struct emu *e, const struct function *f, uint32_t threads,
                        uint32_t dyn_smem);
