@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The planners of all devices, none of which need be here: every case of the list is planned, or
+ * refused with a reason; sizes are monotone; what was asked for is done; long rows use the whole
+ * device. No data is computed. */
+#include "cases.h"
+#include "test.h"
+
+static const char *const devices[] = {"plan:cpu", "plan:sm_80", "plan:sm_90a", "plan:sm_100a",
+                                      "plan:sm_120a"};
+
+enum { DEVICES = sizeof devices / sizeof *devices };
+
+/* A planner, or NULL (one skip) where this build does not know the part. */
+static gqa_device *planner(const char *name) {
+    gqa_device *device = NULL;
+    struct gqa_error err;
+    const gqa_status status = gqa_device_open(name, NULL, &device, &err);
+    if (status == GQA_ERR_NAME)
+        SKIP("%s: %s", name, err.message);
+    else if (status)
+        FAIL("%s: %s", name, err.message);
+    return device;
+}
+
+static struct gqa_problem shape(int64_t batch, int q_heads, int kv_heads, int dim, int64_t len) {
+    struct gqa_problem p = gqa_problem_init();
+    p.batch = batch;
+    p.q_heads = q_heads;
+    p.kv_heads = kv_heads;
+    p.head_dim = dim;
+    p.kv_len = len;
+    p.q_type = p.kv_type = p.o_type = GQA_BF16;
+    gqa_problem_pack(&p, GQA_HND);
+    return p;
+}
+
+/* Plan and describe; info->kernel is empty if the device refused. */
+static struct gqa_plan_info plan(gqa_device *device, const struct gqa_problem *p) {
+    struct gqa_plan_info info = gqa_plan_info_init();
+    struct gqa_error err = {GQA_OK, ""};
+    gqa_plan *made = NULL;
+    const gqa_status status = gqa_plan_create(device, p, &made, &err);
+    if (status && status != GQA_ERR_UNSUPPORTED)
+        FAIL("%s: %s", gqa_status_name(status), err.message);
+    if (status && strlen(err.message) < 20)
+        FAIL("refused without saying which rule: \"%s\"", err.message);
+    if (!status) {
+        CHECK_INT(gqa_plan_describe(made, &info, NULL), GQA_OK);
+        CHECK(info.workspace_bytes == gqa_plan_workspace(made));
+        gqa_plan_destroy(made);
+    }
+    return info;
+}
+
+/* Plan one case on one device, twice. Returns whether it was planned. */
+static bool plan_case(gqa_device *device, const char *name, const struct case_instance *x) {
+    const struct gqa_plan_info info = plan(device, &x->p), again = plan(device, &x->p);
+    if (memcmp(&info, &again, sizeof info))
+        FAIL("%s: two plans of %s differ", name, x->c->name);
+    if (info.kernel[0] && (info.splits < 1 || !info.reason[0] || info.split_tokens < 0))
+        FAIL("%s: the plan of %s is not described", name, x->c->name);
+    return info.kernel[0] != 0;
+}
+
+TEST(every_case_is_planned_or_refused_with_a_reason) {
+    struct case_list list;
+    gqa_device *opened[DEVICES];
+    int planned[DEVICES] = {0}, cases = 0;
+    CHECK(case_list_init(&list, 200));
+    for (int d = 0; d < DEVICES; d++)
+        opened[d] = planner(devices[d]);
+    for (size_t i = 0; i < list.count; i++) {
+        struct case_instance x;
+        if (list.cases[i].level != CASE_QUICK || list.cases[i].may_refuse ||
+            !case_build(&x, &list.cases[i], 1, &case_memory_host))
+            continue;
+        cases++;
+        for (int d = 0; d < DEVICES; d++)
+            planned[d] += opened[d] && plan_case(opened[d], devices[d], &x);
+        case_free(&x);
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        if (opened[d])
+            printf("%s: %d of %d cases planned\n", devices[d], planned[d], cases);
+        CHECK(!opened[d] || planned[d] > 50);
+        gqa_device_close(opened[d]);
+    }
+    case_list_free(&list);
+}
+
+/* The size for the largest problem serves all smaller ones: a graph is captured with it. */
+TEST(workspaces_only_grow) {
+    static const int64_t batches[] = {1, 2, 3, 8, 31, 128, 129, 256, 1000};
+    static const int64_t lens[] = {1, 2, 63, 100, 1000, 8192, 65536, 65537, 131072, 1000000};
+    static const int heads[][2] = {{8, 1}, {32, 8}, {64, 4}, {16, 16}};
+    for (int d = 0; d < DEVICES; d++) {
+        gqa_device *device = planner(devices[d]);
+        for (int h = 0; device && h < 4; h++)
+            for (int mode = 0; mode < 3; mode++)
+                for (int layout = GQA_HND; layout <= GQA_NHD; layout++) {
+                    size_t before_batch[10] = {0};
+                    for (int b = 0; b < 9; b++) {
+                        size_t before_len = 0;
+                        for (int l = 0; l < 10; l++) {
+                            struct gqa_problem p =
+                                shape(batches[b], heads[h][0], heads[h][1], 128, lens[l]);
+                            p.split_mode = (enum gqa_split_mode)mode;
+                            p.splits = mode == GQA_SPLIT_FIXED ? 7 : 0;
+                            gqa_problem_pack(&p, (enum gqa_layout)layout);
+                            const size_t bytes = plan(device, &p).workspace_bytes;
+                            if (bytes < before_len || bytes < before_batch[l])
+                                FAIL(
+                                    "%s: mode %d, %d/%d heads, batch %lld, kv_len %lld: %zu bytes, "
+                                    "less than for a smaller problem",
+                                    devices[d], mode, heads[h][0], heads[h][1],
+                                    (long long)batches[b], (long long)lens[l], bytes);
+                            before_len = before_batch[l] = bytes;
+                        }
+                    }
+                }
+        gqa_device_close(device);
+    }
+}
+
+TEST(what_was_asked_for_is_done) {
+    for (int d = 0; d < DEVICES; d++) {
+        gqa_device *device = planner(devices[d]);
+        if (!device)
+            continue;
+        struct gqa_problem p = shape(4, 32, 8, 128, 4096);
+        p.split_mode = GQA_SPLIT_FIXED;
+        for (p.splits = 1; p.splits <= 64; p.splits *= 4) {
+            const struct gqa_plan_info info = plan(device, &p);
+            if (info.kernel[0] && info.splits != p.splits)
+                FAIL("%s: %d splits asked for, %d planned", devices[d], p.splits, info.splits);
+        }
+        p = shape(4, 32, 8, 128, 4096);
+        p.reduction = GQA_REDUCE_NONE;
+        CHECK(plan(device, &p).splits <= 1 || !strcmp(devices[d], "plan:cpu"));
+        for (int r = GQA_REDUCE_NONE; r <= GQA_REDUCE_CLUSTER && d > 0; r++) {
+            p.reduction = (enum gqa_reduction)r;
+            const struct gqa_plan_info info = plan(device, &p);
+            if (info.kernel[0] && info.reduction != p.reduction && info.splits > 1)
+                FAIL("%s: reduction %d asked for, %d planned", devices[d], r, info.reduction);
+        }
+        p = shape(4, 32, 8, 128, 4096);
+        for (int pdl = GQA_PDL_OFF; pdl <= GQA_PDL_ON && d > 0; pdl++) {
+            p.pdl = (enum gqa_pdl)pdl;
+            const struct gqa_plan_info info = plan(device, &p);
+            const bool has_pdl =
+                !strncmp(devices[d], "plan:sm_90", 10) || !strncmp(devices[d], "plan:sm_100", 11);
+            if (info.kernel[0] && info.pdl != (pdl == GQA_PDL_ON && has_pdl))
+                FAIL("%s: pdl %d asked for, %d planned", devices[d], pdl, info.pdl);
+        }
+        p = shape(4, 32, 8, 128, 4096);
+        p.split_mode = GQA_SPLIT_INVARIANT;
+        p.split_tokens = 256;
+        const struct gqa_plan_info few = plan(device, &p);
+        p = shape(64, 32, 8, 128, 4096);
+        p.split_mode = GQA_SPLIT_INVARIANT;
+        p.split_tokens = 256;
+        const struct gqa_plan_info many = plan(device, &p);
+        if (few.kernel[0]) {
+            CHECK_INT(few.split_tokens, 256);
+            CHECK_INT(few.splits, 16);
+            CHECK(few.splits == many.splits && !strcmp(few.kernel, many.kernel));
+        }
+        p.split_tokens = 0;
+        const int64_t chosen = plan(device, &p).split_tokens;
+        p.batch = 1; /* from head_dim alone */
+        p.kv_len = 100000;
+        gqa_problem_pack(&p, GQA_HND);
+        CHECK_INT(plan(device, &p).split_tokens, chosen);
+        gqa_device_close(device);
+    }
+}
+
+/* One long row must not leave most of a GPU idle: no cap of 8 or 32 splits, no SM count of another
+ * part, splits also where heads alone do not fill it. */
+TEST(long_rows_fill_the_device) {
+    for (int d = 1; d < DEVICES; d++) {
+        gqa_device *device = planner(devices[d]);
+        if (!device)
+            continue;
+        struct gqa_device_info about = gqa_device_info_init();
+        CHECK_INT(gqa_device_describe(device, &about, NULL), GQA_OK);
+        static const int rows[][4] = {
+            {1, 8, 1, 131072}, {1, 32, 8, 65536}, {1, 32, 8, 32768}, {1, 24, 24, 8192}};
+        for (int i = 0; i < 4; i++) {
+            const struct gqa_problem p = shape(rows[i][0], rows[i][1], rows[i][2], 128, rows[i][3]);
+            const struct gqa_plan_info info = plan(device, &p);
+            if (info.kernel[0] && (info.splits < 2 || info.work_items * 5 < about.units * 2))
+                FAIL("%s: %d/%d heads, length %d: %lld work items on %d units", devices[d],
+                     rows[i][1], rows[i][2], rows[i][3], (long long)info.work_items, about.units);
+        }
+        gqa_device_close(device);
+    }
+}
+
+TEST(unknown_names_are_errors) {
+    for (int d = 0; d < DEVICES; d++) {
+        gqa_device *device = planner(devices[d]);
+        gqa_plan *made = NULL;
+        struct gqa_error err = {GQA_OK, ""};
+        if (!device)
+            continue;
+        struct gqa_problem p = shape(1, 8, 2, 128, 100);
+        p.kernel = "gqa_decode_sm91_bf16_d128_g8x";
+        CHECK_INT(gqa_plan_create(device, &p, &made, &err), GQA_ERR_NAME);
+        CHECK(err.message[0] && !made);
+        gqa_device_close(device);
+    }
+}
+
+TEST_MAIN
