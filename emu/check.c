@@ -164,7 +164,8 @@ static void warp_drop(struct warp_check *k) {
     clock_drop(k->fence_release);
     clock_drop(k->relaxed);
     clock_drop(k->released);
-    k->clock = k->fence_release = k->relaxed = k->released = NULL;
+    clock_drop(k->loose);
+    k->clock = k->fence_release = k->relaxed = k->released = k->loose = NULL;
 }
 void check_cta_free(struct cta *c) {
     for (u32 n = 0; c->check && n < c->nwarps; n++)
@@ -220,7 +221,13 @@ static void acquire(struct warp *w, const struct clock *c) {
 struct clock *check_release_clock(struct warp *w, u32 sem) {
     if (!w->check)
         return NULL;
-    return sem & SEM_RELEASE ? clock_release(w) : w->check->fence_release;
+    struct warp_check *k = w->check;
+    if (sem & SEM_RELEASE)
+        return clock_release(w);
+    clock_drop(k->loose);
+    k->loose = k->fence_release ? clock_copy(w->cta->grid->emu, k->fence_release) : NULL;
+    clock_add_tensor(w->cta->grid->emu, &k->loose, k->clock);
+    return k->loose;
 }
 
 void warp_actor(struct warp *w, const struct insn *i, struct actor *a) {
@@ -388,6 +395,7 @@ void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
         break;
     case FENCE_MBARRIER_INIT:
         k->mbar_fence = clk_g(c)[k->agent];
+        k->init_fence_gen = w->cta->cluster->generation;
         clock_bump(w);
         break;
     case FENCE_TCGEN_BEFORE:
@@ -424,9 +432,9 @@ void check_bar_pass(struct warp *w, struct named_barrier *b) {
         acquire(w, b->out_clock);
 }
 void check_cluster_arrive(struct warp *w, bool release) {
-    if (w->check && (release || w->check->fence_release))
+    if (w->check)
         clock_add(w->cta->grid->emu, &w->cta->cluster->clock,
-                  release ? clock_release(w) : w->check->fence_release);
+                  check_release_clock(w, release ? SEM_RELEASE : 0));
 }
 void check_cluster_release(struct cluster *cl) {
     clock_drop(cl->out_clock);
@@ -438,6 +446,7 @@ void check_cluster_pass(struct warp *w) {
         return;
     acquire(w, w->cta->cluster->out_clock);
     w->check->cluster_passed = true;
+    w->check->passed_gen = w->cta->cluster->generation;
 }
 void cluster_barrier_free(struct cluster *cl) {
     clock_drop(cl->clock);
@@ -476,7 +485,11 @@ void check_mbar_inval(struct warp *w, const struct insn *i, struct cta *c, struc
 void check_mbar_use(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
     if (!w->check || !b->init_who)
         return;
-    if (b->init_who != w->check->who &&
+    /* the fence orders the initialisation before a relaxed barrier.cluster, too */
+    const struct warp_check *init = &c->check->warp[(b->init_who & WHO_AGENT) % AGENTS];
+    bool by_fence =
+        init->mbar_fence >= b->init_epoch && w->check->passed_gen > init->init_fence_gen;
+    if (b->init_who != w->check->who && !by_fence &&
         !clock_knows(w->check->clock, b->init_who, b->init_epoch, false))
         emu_report(w, i, EMU_MBARRIER,
                    "mbarrier at 0x%x of CTA %u: its initialisation is not ordered before this use",
@@ -545,10 +558,12 @@ void check_mbar_acquire(struct warp *w, const struct insn *i, struct mbarrier *b
     (void)i;
     if (!w->check || !b->out_clock)
         return;
-    if (sem & SEM_ACQUIRE)
+    if (sem & SEM_ACQUIRE) {
         acquire(w, b->out_clock);
-    else
+    } else {
         clock_add(w->cta->grid->emu, &w->check->relaxed, b->out_clock);
+        clock_add_tensor(w->cta->grid->emu, &w->check->clock, b->out_clock);
+    }
 }
 
 /* --- Asynchronous items --- */

@@ -120,3 +120,13 @@ bool clock_knows(const struct clock *c, u32 who, u32 epoch, bool async) {
         }
     return false;
 }
+
+/* Tensor memory needs execution order only: relaxed synchronisation carries K and L. */
+void clock_add_tensor(struct emu *e, struct clock **d, const struct clock *s) {
+    if (!*d)
+        *d = clock_new(e, s->cluster, s->n / AGENTS);
+    if ((*d)->cluster != s->cluster)
+        return;
+    max_into(clk_K(*d), s->v + 2 * (size_t)s->n, s->m);
+    max_into(clk_L(*d), s->v + 2 * (size_t)s->n + 2 * (size_t)s->m, s->m);
+}

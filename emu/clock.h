@@ -65,6 +65,7 @@ struct clock *clock_copy(struct emu *e, const struct clock *c);
 void clock_join(struct emu *e, struct clock *dst, const struct clock *src);
 /* *dst may be NULL: becomes a copy. */
 void clock_add(struct emu *e, struct clock **dst, const struct clock *src);
+void clock_add_tensor(struct emu *e, struct clock **dst, const struct clock *src);
 /* Does the clock know this access?  async: through the async proxy. */
 bool clock_knows(const struct clock *c, u32 who, u32 epoch, bool async);
 
@@ -129,6 +130,7 @@ struct warp_check {
     struct clock *fence_release; /* at the last releasing fence */
     struct clock *relaxed;       /* acquired relaxed, waiting for a fence */
     struct clock *released;      /* last snapshot given out */
+    struct clock *loose;         /* the same for relaxed operations */
     u64 insns, released_at;
     u32 who; /* of this warp */
     u32 agent, tc_agent;
@@ -136,6 +138,7 @@ struct warp_check {
     u32 tc_ld, tc_st;         /* last tensor-memory load and store */
     u32 ld_waited, st_waited; /* accesses made at the last waits */
     u32 tc_epoch, pipe_epoch;
+    u64 init_fence_gen, passed_gen; /* barrier.cluster generations */
     bool grid_acquired, cluster_passed;
     struct pending_item *item;
     u32 nitems, items_cap;

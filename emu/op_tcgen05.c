@@ -262,6 +262,11 @@ struct move { /* kept with the instruction */
 static u32 move_address(struct warp *w, const struct insn *i, u32 m, const struct tmem_access *t) {
     u32 a = uniform(w, i, m, i->a, "the address") + (u32)i->imm;
     whole_warp(w, i, m);
+    if (a >> 16 >= TMEM_LANES && a >> 16 < 256) {
+        /* sm_100 hardware ignores the bit: kernels that ran there add 128 for the odd CTA */
+        emu_report(w, i, EMU_TMEM, "address 0x%08x: lane %u, there are %d", a, a >> 16, TMEM_LANES);
+        a &= ~((u32)TMEM_LANES << 16);
+    }
     int quarter = (int)(w->id % 4);
     const char *why = tmem_refuse(t, a, quarter);
     if (why && !tmem_refuse(t, a, (int)(a >> 21 & 3)) && a >> 16 < TMEM_LANES) {
