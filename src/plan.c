@@ -120,6 +120,10 @@ static bool row_fits(const struct kernel_row *row, const struct gqa_problem *p, 
     if (row->kv_type != p->kv_type)
         return no(why, size, "it is for %s K and V, not %s", gqa_type_name(row->kv_type),
                   gqa_type_name(p->kv_type));
+    const enum gqa_type q_wanted = gqa_type_bytes(p->kv_type) == 2 ? p->kv_type : GQA_BF16;
+    if (row->arch >= KERNEL_sm100 && p->q_type != q_wanted)
+        return no(why, size, "beside %s K it multiplies %s Q exactly, not %s",
+                  gqa_type_name(p->kv_type), gqa_type_name(q_wanted), gqa_type_name(p->q_type));
     if (row->head_dim < widest)
         return no(why, size, "it holds heads up to %d wide, not %d", row->head_dim, widest);
     return true;
