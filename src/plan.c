@@ -79,7 +79,8 @@ static bool no(char *why, size_t size, const char *format, ...) {
 bool plan_row_runs(const struct plan_part *part, int row, char *why, size_t size) {
     const struct family *f = &families[kernel_rows[row].arch];
     const int have = part->major * 10 + part->minor, need = f->major * 10 + f->minor;
-    if (f->exact ? have != need : have < need)
+    const bool is_family = need == 100 && have == 103; /* sm_100f: B200 and B300 */
+    if (f->exact ? have != need && !is_family : have < need)
         return no(why, size, "needs compute capability %d.%d%s; %s is %d.%d", f->major, f->minor,
                   f->exact ? "" : " or later", part->name, part->major, part->minor);
     return true;

@@ -274,7 +274,8 @@ static gqa_status load_helpers(struct cuda_device *d, struct gqa_error *err) {
     const enum kernel_arch arch = d->part.major >= 10  ? KERNEL_sm100
                                   : d->part.major == 9 ? KERNEL_sm90
                                                        : KERNEL_sm80;
-    const bool exact = d->part.major == 10 ? d->part.minor == 0 : d->part.major == 9;
+    const bool exact =
+        d->part.major == 10 ? d->part.minor == 0 || d->part.minor == 3 : d->part.major == 9;
     struct loaded x = {0};
     if (d->helpers.combine)
         return GQA_OK;

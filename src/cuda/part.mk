@@ -15,7 +15,8 @@ CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
 # Words of a name: gqa decode sm90 bf16 d128 g8.
 cuda_word   = $(word $(2),$(subst _, ,$(1)))
 cuda_number = $(patsubst %o,%,$(patsubst %s,%,$(patsubst %r,%,$(patsubst sm%,%,$(call cuda_word,$(1),3)))))
-cuda_arch   = $(if $(filter 80,$(cuda_number)),80,$(cuda_number)a)
+# sm_100f: one image for the whole family, B200 (sm_100) and B300 (sm_103).
+cuda_arch   = $(cuda_number)$(if $(filter 80,$(cuda_number)),,$(if $(filter 100,$(cuda_number)),f,a))
 cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu
 cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(findstring helpers,$(1)),,-DGQA_KERNEL_NAME=$(1) \
   -DGQA_KV=GQA_KV_$(call cuda_word,$(1),4) -DGQA_HEAD_DIM=$(patsubst d%,%,$(call cuda_word,$(1),5)) \
