@@ -207,6 +207,17 @@ DEV void pipe_next(struct pipe *x) {
     }
 }
 
+/* --- Work --- */
+
+/* A part and how it is cut into tiles: tile t holds tokens [start + t * TILE, ...). */
+struct work {
+    struct unit u;
+    struct part p;
+    int start, tiles;
+    struct share share;
+    int live;
+};
+
 /* --- Shared memory --- */
 
 struct query_facts {
@@ -231,6 +242,7 @@ struct side {
     float top[4][ROWS];  /* softmax, raising maxima: per warp */
     float rescale[ROWS]; /* ... what sums and accumulators are multiplied by */
     struct query_facts facts[Q_STAGES];
+    struct work parts[2]; /* opt: this part and the next */
     struct stats stats[STAT_STAGES];
     int64_t row_at[ROWS];   /* element offset of the row in O, -1: not a row */
     float row_factor[ROWS]; /* what its accumulators are multiplied by */
@@ -259,16 +271,7 @@ struct smem {
 };
 static_assert(sizeof(struct smem) <= SMEM_BYTES, "what the host asks for");
 
-/* --- Work --- */
-
-/* A part and how it is cut into tiles: tile t holds tokens [start + t * TILE, ...). */
-struct work {
-    struct unit u;
-    struct part p;
-    int start, tiles;
-    struct share share;
-    int live;
-};
+/* --- Walking the work --- */
 
 /* Tokens a box of the tensor maps holds: boxes never straddle pages. The host encodes the same. */
 DEV int box_tokens(const struct gqa_args *a, int most) {
@@ -348,8 +351,7 @@ struct cta {
     struct smem *smem;
     uint32_t tmem;
     int warp, lane;
-    struct work first;  /* its first part */
-    struct tiles tiles; /* its first tile */
+    struct work first; /* its first part */
 };
 
 /* Column `n` of accumulator block `block` in O's slot, for this warp's lanes. */

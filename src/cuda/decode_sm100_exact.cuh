@@ -82,7 +82,7 @@ DEV void softmax_exact(const struct cta *c) {
     y.stat = pipe_producer(side->stat_full, side->stat_empty, STAT_STAGES);
     struct softmax x;
     float max = NEG_LARGE;
-    struct tiles t = c->tiles;
+    struct tiles t = tiles_first(c->args, &c->first);
     while (t.w.live) {
         const bool last = t.tile == t.w.tiles - 1;
         if (t.tile == 0) {

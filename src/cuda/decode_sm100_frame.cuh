@@ -64,7 +64,6 @@ DEV struct cta start(const struct gqa_args *a, void *raw) {
     c.tmem = c.smem->side.tmem;
     pdl_wait();
     c.first = work_first(a);
-    c.tiles = tiles_first(a, &c.first);
     if (in_cluster)
         barrier_cluster_wait();
     return c;

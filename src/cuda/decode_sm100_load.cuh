@@ -75,7 +75,7 @@ DEV void load_v(const struct cta *c, struct pipe *kv, const struct tiles *t, int
 DEV void load(const struct cta *c) {
     struct pipe kv = pipe_producer(c->smem->kv_full, c->smem->kv_empty, RING);
     const int k_box = box_tokens(c->args, TILE), v_box = box_tokens(c->args, V_TOKENS);
-    struct tiles k = c->tiles, v = k;
+    struct tiles k = tiles_first(c->args, &c->first), v = k;
     for (int i = 0; v.w.live; i++) {
         if (k.w.live) {
             load_k(c, &kv, &k, k_box);

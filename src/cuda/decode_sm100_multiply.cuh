@@ -151,7 +151,7 @@ DEV void weigh_for_part(const struct cta *c, struct multiply_pipes *x, const str
 
 DEV void multiply(const struct cta *c) {
     struct multiply_pipes x = multiply_pipes_of(c);
-    struct tiles k = c->tiles, v = k;
+    struct tiles k = tiles_first(c->args, &c->first), v = k;
     for (int i = 0; v.w.live; i++) {
         if (k.w.live) {
             score(c, &x.kv, &x.q, &x.s, &k);
@@ -177,7 +177,7 @@ DEV void weigh_for_tile(const struct cta *c, struct multiply_pipes *x, const str
 /* multiply() with weigh_for_tile: pipelines in which correction sees every tile. */
 DEV void multiply_each(const struct cta *c) {
     struct multiply_pipes x = multiply_pipes_of(c);
-    struct tiles k = c->tiles, v = k;
+    struct tiles k = tiles_first(c->args, &c->first), v = k;
     for (int i = 0; v.w.live; i++) {
         if (k.w.live) {
             score(c, &x.kv, &x.q, &x.s, &k);

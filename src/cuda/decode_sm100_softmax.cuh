@@ -263,7 +263,7 @@ DEV void softmax(const struct cta *c) {
     struct pipe stat = pipe_producer(side->stat_full, side->stat_empty, STAT_STAGES);
     struct softmax x;
     int o_slot = 0;
-    struct tiles t = c->tiles;
+    struct tiles t = tiles_first(c->args, &c->first);
     while (t.w.live) {
         const bool last = t.tile == t.w.tiles - 1;
         if (t.tile == 0) {

@@ -112,7 +112,7 @@ DEV void softmax_turns(const struct cta *c, int group) {
     const struct side *side = &c->smem->side;
     struct turn_pipes y = turn_pipes_of(c);
     struct softmax x;
-    struct tiles t = c->tiles;
+    struct tiles t = tiles_first(c->args, &c->first);
     for (int i = 0; t.w.live; i++) {
         if (t.tile == 0) {
             pipe_wait(&y.q);
@@ -205,19 +205,28 @@ DEV void correct_turns_tiles(const struct cta *c, const struct work *w, struct c
     pipe_next(&y->stat_in);
 }
 
+/* Parts wait in shared memory: rolling sums need the registers. */
+DEV void part_keep(const struct cta *c, int slot, const struct work *w) {
+    if (threadIdx.x % FINISH_THREADS == 0)
+        c->smem->side.parts[slot] = *w;
+    bar_sync(BAR_FINISH, FINISH_THREADS);
+}
+
 DEV void correct_turns(const struct cta *c) {
     struct correct_pipes y = correct_pipes_of(c);
-    struct work w = c->first, ahead = w;
-    query_prepare(c, &ahead, &y.q);
-    while (w.live) {
+    query_prepare(c, &c->first, &y.q);
+    part_keep(c, 0, &c->first);
+    for (int slot = 0; c->smem->side.parts[slot].live; slot ^= 1) {
+        const struct work *w = &c->smem->side.parts[slot];
+        struct work ahead = *w;
         work_next(c->args, &ahead);
         query_prepare(c, &ahead, &y.q);
-        correct_turns_tiles(c, &w, &y);
-        finish_rows(c, &w, &y.stat);
-        if (!ahead.live)
+        part_keep(c, slot ^ 1, &ahead);
+        correct_turns_tiles(c, w, &y);
+        finish_rows(c, w, &y.stat);
+        if (!c->smem->side.parts[slot ^ 1].live)
             pdl_launch_dependents();
-        finish_elements(c, &w, &y.o);
-        w = ahead;
+        finish_elements(c, w, &y.o);
     }
 }
 
