@@ -12,7 +12,8 @@ endif
 
 # -ffp-contract: a * b + c may be one fused instruction. Vectors are passed only between functions
 # that are inlined, so the ABI that -Wpsabi warns of is never used.
-CPU_KERNEL_FLAGS := -O3 -ffp-contract=fast -Wno-psabi
+# Sanitized: everything is inlined into one function, which takes clang minutes above -O1.
+CPU_KERNEL_FLAGS := $(if $(SAN),-O1,-O3) -ffp-contract=fast -Wno-psabi
 CFLAGS_src_cpu_decode_c := $(CPU_KERNEL_FLAGS)
 CFLAGS_src_cpu_decode_neon := $(CPU_KERNEL_FLAGS)
 CFLAGS_src_cpu_decode_avx2 := $(CPU_KERNEL_FLAGS) -mavx2 -mfma -mf16c
