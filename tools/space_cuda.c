@@ -172,10 +172,12 @@ static gqa_status cuda_open(const char *device, struct space *space, struct gqa_
     space->state = s;
     const char *colon = strchr(device, ':');
     const gqa_status status = open_state(s, colon ? atoi(colon + 1) : 0, err);
-    if (status)
+    if (status) {
         cuda_close(space);
+        return status;
+    }
     space->stream = s->stream;
-    return status;
+    return GQA_OK;
 }
 
 /* --- Memory --- */
