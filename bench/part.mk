@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # bench: the floor kernel that tools/space_cuda.c embeds, and the sweep behind the planner's numbers.
+include src/cuda/nvcc.mk
+
 STREAM := $(BUILD)/bench/stream
 STREAM_IMAGES := $(if $(NVCC),$(STREAM).ptx $(STREAM).cubin)
 
@@ -14,8 +16,6 @@ $(BUILD)/tools/space_cuda.o: CFLAGS_ALL += -DSTREAM_IMAGE='"$(STREAM).cubin"' -D
 $(BUILD)/tools/space_cuda.o: $(STREAM_IMAGES)
 
 $(eval $(call cc_rule,bench,-D_GNU_SOURCE -Iinclude -Itools))
-ifneq ($(JANSSON),)
 ALL += $(BUILD)/sweep
-endif
 $(BUILD)/sweep: $(BUILD)/bench/sweep.o $(BUILD)/tools/space_cuda.o $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@

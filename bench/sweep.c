@@ -17,6 +17,9 @@
 
 enum { REPLAYS = 7, MAX_CANDIDATES = 128, MAX_RUNS = 128, BLOCK = 4 << 20, MAX_ROUNDS = 16 };
 
+/* Grids outside of these are never best on 132 SMs, unless a cluster can be no larger. */
+enum { LEAST_CTAS = 60, MOST_CTAS = 264 };
+
 static struct {
     const char *device, *only, *kernel;
     bool automatic;
@@ -111,12 +114,15 @@ static void add_kernel(const struct shape *s, const char *kernel) {
     static const int clusters[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16};
     static const int splits[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 66, 99, 132};
     const int units = s->batch * s->kv_heads;
-    add(s, kernel, GQA_SPLIT_FIXED, 1, GQA_REDUCE_NONE, GQA_PDL_AUTO);
+    if (units >= LEAST_CTAS)
+        add(s, kernel, GQA_SPLIT_FIXED, 1, GQA_REDUCE_NONE, GQA_PDL_AUTO);
     for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
-        if (units * clusters[i] <= 264 && clusters[i] * 32 <= s->kv_len)
+        if (units * clusters[i] <= MOST_CTAS &&
+            (units * clusters[i] >= LEAST_CTAS || clusters[i] > 7))
             add(s, kernel, GQA_SPLIT_FIXED, clusters[i], GQA_REDUCE_CLUSTER, GQA_PDL_AUTO);
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
-        if (units * splits[i] <= 400 && splits[i] * 32 <= s->kv_len)
+        if (units * splits[i] <= MOST_CTAS && units * splits[i] >= LEAST_CTAS &&
+            splits[i] * 64 <= s->kv_len)
             add(s, kernel, GQA_SPLIT_FIXED, splits[i], GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
     add(s, kernel, GQA_SPLIT_AUTO, 0, GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
 }

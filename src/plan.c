@@ -30,8 +30,7 @@ struct family {
 
 static const struct family families[] = {
     [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 2.6, 50e3, 2.5, 0},
-    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 2.4, 70e3, 1.6, 1.0},
-    [KERNEL_sm90r] = {"sm90r", 9, 0, true, true, true, 1.9, 50e3, 1.6, 0.8},
+    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.6, 60e3, 3.0, 0.6},
     [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
     [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
     [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
@@ -102,6 +101,8 @@ static bool problem_fits(const struct gqa_problem *p, char *why, size_t size) {
     const int step = 16 / (int)kv_bytes;
     if (p->q_type != GQA_BF16 && p->q_type != GQA_F16)
         return no(why, size, "Q is %s; GPU kernels take bf16 and f16", gqa_type_name(p->q_type));
+    if (p->q_type == GQA_F16 && p->kv_type == GQA_BF16)
+        return no(why, size, "f16 Q would be rounded to the bf16 of K; GPU kernels take bf16 Q");
     if (p->precision == GQA_PRECISION_EXACT)
         return no(why, size, "GPU kernels round softmax weights to 16 bits; precision is EXACT");
     if (p->head_dim % step || p->head_dim_v % step)
@@ -212,8 +213,8 @@ static bool reduction_allows(const struct gqa_problem *p, int finish) {
         return finish == GQA_FINISH_OUTPUT;
     case GQA_REDUCE_KERNEL:
         return finish == GQA_FINISH_PARTIAL;
-    case GQA_REDUCE_ATOMIC:
-        return finish == GQA_FINISH_ATOMIC;
+    case GQA_REDUCE_ATOMIC: /* 16-bit sums would be rounded at every addition */
+        return finish == GQA_FINISH_ATOMIC && p->o_type == GQA_F32;
     case GQA_REDUCE_CLUSTER:
         return finish == GQA_FINISH_CLUSTER;
     }
@@ -227,7 +228,7 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
     c.cluster = finish >= GQA_FINISH_ATOMIC ? splits : 1;
     c.ctas = c.units * splits;
     c.slots = finish == GQA_FINISH_PARTIAL ? c.ctas : 0;
-    if (c.ctas > INT32_MAX)
+    if (c.ctas > INT32_MAX || c.units * kernel_rows[c.row].group > INT32_MAX)
         no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
     else if (reduction_allows(s->p, finish))
         offer(s, c);

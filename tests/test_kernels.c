@@ -78,7 +78,9 @@ static void run_case(struct verify_case *v, struct verify_target *target) {
         gqa_device_kernel(target->device, i, &kernel, NULL);
         if (!kernel.available || !strstr(kernel.name, options.kernel))
             continue;
-        target->kernel = kernel.name;
+        static char name[sizeof kernel.name]; /* the report may keep it */
+        memcpy(name, kernel.name, sizeof name);
+        target->kernel = name;
         if (!is_open || v->x.c->shards)
             run(v, target, NULL);
         for (int w = 0; is_open && !v->x.c->shards && w < VARIANTS; w++)

@@ -56,6 +56,25 @@ struct gqa_arg_strides {
     int64_t batch, token, head; /* elements; batch is the page's stride for paged K and V */
 };
 
+/* x / d for 0 <= x < 2^31: multiply ? (x * multiply >> 32) >> shift : x. */
+struct gqa_divisor {
+    uint32_t multiply, shift;
+};
+
+/* Ref: Granlund, Montgomery, "Division by invariant integers using multiplication": with l =
+ * ceil(log2 d) and m = ceil(2^(31 + l) / d), x m / 2^(31 + l) errs by less than 1 / d. */
+static inline struct gqa_divisor gqa_divisor_of(uint32_t d) {
+    struct gqa_divisor x = {0, 0};
+    uint32_t l = 0;
+    while (l < 31 && (1u << l) < d)
+        l++;
+    if (l) {
+        x.multiply = (uint32_t)((((uint64_t)1 << (31 + l)) + d - 1) / d);
+        x.shift = l - 1;
+    }
+    return x;
+}
+
 struct gqa_args {
     struct gqa_tensor_map k_map, v_map;
 
@@ -86,6 +105,7 @@ struct gqa_args {
     int32_t batch, q_heads, kv_heads, group;
     int32_t head_dim, head_dim_v; /* at most the kernel's HEAD_DIM */
     int32_t q_tokens;             /* of the longest sequence */
+    int32_t reads_lengths;        /* units depend on device memory: lengths, indices */
     int32_t row_tiles, units;     /* units = batch * kv_heads * row_tiles */
     int32_t kv_len;               /* capacity: lengths are clamped to it */
     int32_t page_size;            /* 0: contiguous */
@@ -104,6 +124,9 @@ struct gqa_args {
     int32_t splits;   /* parts per unit (TOKENS: at most); cluster size for the cluster finishes */
     int32_t split_grains;
     int32_t ctas; /* SHARES: the grid */
+
+    struct gqa_divisor by_splits, by_row_tiles, by_sequence; /* by_sequence: kv_heads * row_tiles */
+    struct gqa_divisor by_group, by_page;
 };
 
 /* gqa_merge's parameters; rows counts rows * q_heads. */

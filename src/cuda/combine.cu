@@ -9,7 +9,7 @@
  * in shared memory. Bound by the latency of two dependent loads (lengths, then partials). */
 #include "schedule.cuh"
 
-enum { COMBINE_THREADS = 256, COMBINE_WARPS = COMBINE_THREADS / 32, DIMS = 128, MAX_DIM = 512 };
+enum { COMBINE_THREADS = 256, COMBINE_WARPS = COMBINE_THREADS / 32, DIMS = 128 };
 
 #define NEG_LARGE (-1e30f)
 #define LOG2E     1.4426950408889634f
@@ -20,10 +20,10 @@ struct combine_smem {
     float ml[COMBINE_WARPS][2];
 };
 
-/* The parts of one unit, as slots. */
+/* The parts of one unit, none of them empty: part i's partial is in slot `base + step * i`, the
+ * first one's `extra` further. */
 struct sources {
-    int first, count;
-    struct shares shares; /* SHARES */
+    int count, base, step, extra;
 };
 
 struct row_sum {
@@ -49,34 +49,26 @@ DEV void store_float(int type, void *p, int64_t i, float x) {
 
 /* --- Combine --- */
 
-/* Parts that a unit has; count 1: it was output whole. All 32 lanes. */
+/* count 1: the unit was output whole. All 32 lanes. */
 DEV struct sources sources_of(const struct gqa_args *a, const struct unit *u) {
-    struct sources x;
-    x.shares = {0, 0, 0};
-    x.first = 0;
+    struct sources x = {0, u->index * a->splits, 1, 0};
     if (a->schedule == GQA_SCHED_SPLITS) {
-        x.count = u->grains == 1 ? 1 : a->splits;
+        x.count = min_int(u->grains, a->splits); /* the parts after these are empty */
     } else if (a->schedule == GQA_SCHED_TOKENS) {
-        x.first = u->grain / a->split_grains;
-        x.count = (u->grain + u->grains - 1) / a->split_grains - x.first + 1;
+        const int first = u->grain / a->split_grains;
+        x.base += first;
+        x.count = (u->grain + u->grains - 1) / a->split_grains - first + 1;
     } else {
-        x.shares = shares_of(a);
+        const struct shares all = shares_of(a);
         const int inner = u->index - u->sequence * a->kv_heads * a->row_tiles;
         const int at = grains_before(a, u->sequence) + inner * u->grains;
-        x.first = share_owner(&x.shares, at);
-        x.count = share_owner(&x.shares, at + u->grains - 1) - x.first + 1;
+        const int first = share_owner(&all, at);
+        x.count = share_owner(&all, at + u->grains - 1) - first + 1;
+        x.base = 2 * first;
+        x.step = 2;
+        x.extra = 1;
     }
     return x;
-}
-
-/* Slot of the unit's i-th part, -1 if that part is empty. */
-DEV int source_slot(const struct gqa_args *a, const struct unit *u, const struct sources *x,
-                    int i) {
-    const int at = x->first + i;
-    if (a->schedule == GQA_SCHED_SHARES)
-        return 2 * at + (i == 0);
-    int g0, g1;
-    return split_grains(a, u, at, &g0, &g1) ? u->index * a->splits + at : -1;
 }
 
 DEV void row_sum_add(struct row_sum *x, float max, float sum, float4 o) {
@@ -93,24 +85,25 @@ DEV void row_sum_add(struct row_sum *x, float max, float sum, float4 o) {
 }
 
 /* Elements d .. d + 3 of row r (of the tile) over parts way, way + ways, ... */
-DEV struct row_sum sum_parts(const struct gqa_args *a, const struct unit *u,
-                             const struct sources *x, int r, int d, int way, int ways) {
+DEV struct row_sum sum_parts(const struct gqa_args *a, const struct sources *x, int r, int d,
+                             int way, int ways) {
     enum { BATCH = 4 }; /* parts in flight */
     struct row_sum sum;
     sum.max = NEG_LARGE;
     sum.sum = 0;
     sum.o = make_float4(0, 0, 0, 0);
+#pragma unroll 1
     for (int i = way; i < x->count; i += BATCH * ways) {
         float2 ml[BATCH];
         float4 o[BATCH];
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
             const int at = i + j * ways;
-            const int slot = at < x->count ? source_slot(a, u, x, at) : -1;
             ml[j] = make_float2(NEG_LARGE, 0);
             o[j] = make_float4(0, 0, 0, 0);
-            if (slot >= 0) {
-                const int64_t row = (int64_t)slot * a->part_rows + r;
+            if (at < x->count) {
+                const int64_t slot = x->base + x->step * at + (at == 0 ? x->extra : 0);
+                const int64_t row = slot * a->part_rows + r;
                 ml[j] = *(const float2 *)&a->part_ml[2 * row];
                 if (d < a->part_dim)
                     o[j] = *(const float4 *)&a->part_o[row * a->part_dim + d];
@@ -161,6 +154,7 @@ DEV void sum_ways(struct combine_smem *smem, struct row_sum *x, int warp, int la
         smem->ml[warp][1] = x->sum;
     }
     __syncthreads();
+#pragma unroll 1
     for (int w = 1; w < ways && way == 0; w++)
         row_sum_add(x, smem->ml[warp + w][0], smem->ml[warp + w][1],
                     *(const float4 *)&smem->o[warp + w][4 * lane]);
@@ -174,19 +168,21 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ways = a->combine_ways, way = warp % ways;
     pdl_launch_dependents();
-    pdl_wait();
-    const int64_t row = (int64_t)blockIdx.x * (COMBINE_WARPS / ways) + warp / ways;
-    const bool exists = row < (int64_t)a->units * a->part_rows;
-    const struct unit u = unit_of_index(a, exists ? (int)(row / a->part_rows) : 0);
-    const int r = (int)(row % a->part_rows), at = u.row_tile * a->part_rows + r;
+    if (a->reads_lengths)
+        pdl_wait();
+    /* Rows of all units, which fit 31 bits (launch_combine). */
+    const int row = blockIdx.x * (COMBINE_WARPS / ways) + warp / ways, index = row / a->part_rows;
+    const bool exists = index < a->units;
+    const struct unit u = unit_of_index(a, exists ? index : 0);
+    const int r = row - index * a->part_rows, at = u.row_tile * a->part_rows + r;
     struct sources x = sources_of(a, &u);
     const bool used = exists && at < unit_rows(a, &u) && x.count > 1;
     if (!used)
         x.count = 0;
-    for (int d = 4 * lane; d < MAX_DIM; d += DIMS) {
-        if (d - 4 * lane >= a->part_dim)
-            break;
-        struct row_sum sum = sum_parts(a, &u, &x, r, d, way, ways);
+    pdl_wait();
+#pragma unroll 1
+    for (int d = 4 * lane; d - 4 * lane < a->part_dim; d += DIMS) {
+        struct row_sum sum = sum_parts(a, &x, r, d, way, ways);
         if (ways > 1)
             sum_ways(&smem, &sum, warp, lane, way, ways);
         if (used && way == 0)

@@ -227,16 +227,32 @@ static void cuda_kernel(const gqa_device *device, int index, struct gqa_kernel_i
 
 /* --- Loading --- */
 
-/* The cubin, or where the driver has no use for it (another GPU, the emulator) the PTX. */
+static cu_result load_from(struct cuda_device *d, const void *image, const char *name,
+                           cu_library *library, cu_kernel *kernel) {
+    cu_result r = d->driver.library_load(library, image, NULL, NULL, 0, NULL, NULL, 0);
+    if (r)
+        return r;
+    /* A driver that loads lazily says only here that it has no use for the image. */
+    r = d->driver.library_kernel(kernel, *library, name);
+    if (r) {
+        d->driver.library_unload(*library);
+        *library = NULL;
+    }
+    return r;
+}
+
+/* The cubin, or where the driver has no use for it (another GPU, the emulator) the PTX; and the
+ * kernel called `name` in it. */
 static gqa_status load_image(struct cuda_device *d, const struct kernel_image *image,
-                             const char *name, cu_library *library, struct gqa_error *err) {
+                             const char *name, cu_library *library, cu_kernel *kernel,
+                             struct gqa_error *err) {
     cu_result r = CU_NO_BINARY;
     if (!image_exists(image))
         return fail(err, GQA_ERR_UNSUPPORTED, "%s was built without nvcc: it has no image", name);
     if (image->cubin != image->cubin_end)
-        r = d->driver.library_load(library, image->cubin, NULL, NULL, 0, NULL, NULL, 0);
+        r = load_from(d, image->cubin, name, library, kernel);
     if (r == CU_NO_BINARY && image->ptx != image->ptx_end)
-        r = d->driver.library_load(library, image->ptx, NULL, NULL, 0, NULL, NULL, 0);
+        r = load_from(d, image->ptx, name, library, kernel);
     return driver_check(&d->driver, r, name, err);
 }
 
@@ -250,9 +266,7 @@ static gqa_status load_row(struct cuda_device *d, int index, struct gqa_error *e
     struct loaded x = {0};
     if (d->rows[index].decode)
         return GQA_OK;
-    gqa_status status = load_image(d, &row->image, row->name, &x.library, err);
-    if (!status)
-        status = get_kernel(d, x.library, row->name, &x.decode, err);
+    gqa_status status = load_image(d, &row->image, row->name, &x.library, &x.decode, err);
     if (!status && row->smem_bytes > 0)
         status = driver_check(&d->driver,
                               d->driver.kernel_attribute(CU_FUNC_MAX_DYNAMIC_SMEM, row->smem_bytes,
@@ -282,9 +296,8 @@ static gqa_status load_helpers(struct cuda_device *d, struct gqa_error *err) {
     for (int i = 0; i < helper_row_count; i++) {
         if (helper_rows[i].arch != (exact ? arch : KERNEL_sm80))
             continue;
-        gqa_status status = load_image(d, &helper_rows[i].image, "the helpers", &x.library, err);
-        if (!status)
-            status = get_kernel(d, x.library, "gqa_combine", &x.combine, err);
+        gqa_status status =
+            load_image(d, &helper_rows[i].image, "gqa_combine", &x.library, &x.combine, err);
         if (!status)
             status = get_kernel(d, x.library, "gqa_merge", &x.merge, err);
         if (!status)
@@ -341,6 +354,7 @@ static void fill_tensors(struct gqa_args *a, const struct gqa_problem *p,
                                             : NULL;
     a->page_indptr = p->paging == GQA_PAGED_CSR ? t->page_indptr : NULL;
     a->last_page_len = p->paging == GQA_PAGED_CSR ? t->last_page_len : NULL;
+    a->reads_lengths = a->kv_lens || a->cu_seqlens_q || a->batch_index || a->page_indptr;
     a->k_scale = t->k_scale;
     a->v_scale = t->v_scale;
     a->sinks = p->has_sinks ? t->sinks : NULL;
@@ -384,6 +398,11 @@ static void fill_schedule(struct gqa_args *a, const gqa_plan *plan, void *worksp
     a->splits = plan->choice.splits;
     a->split_grains = (int32_t)n[PLAN_SPLIT_GRAINS];
     a->ctas = (int32_t)n[PLAN_CTAS];
+    a->by_splits = gqa_divisor_of((uint32_t)a->splits);
+    a->by_row_tiles = gqa_divisor_of((uint32_t)a->row_tiles);
+    a->by_sequence = gqa_divisor_of((uint32_t)(a->kv_heads * a->row_tiles));
+    a->by_group = gqa_divisor_of((uint32_t)a->group);
+    a->by_page = gqa_divisor_of((uint32_t)(a->page_size ? a->page_size : 1));
     a->part_rows = row->group;
     a->part_dim = (plan->problem.head_dim_v + 3) / 4 * 4;
     a->part_v_factor = row->arch == KERNEL_sm80 && row->kv_type == GQA_E4M3 ? 256.0f : 1.0f;

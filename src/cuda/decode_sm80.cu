@@ -11,7 +11,8 @@
  * one step per warp. Bound by memory once 12 warps per SM are resident; by latency below.
  *
  * Signal map: one __syncthreads after the warps' stores, one before the store area is reused. */
-#define GQA_WARPS GQA_WARPS_sm80(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
+#define GQA_WARPS        GQA_WARPS_sm80(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
+#define GQA_V_NEIGHBOURS 0
 
 #include "args.h"
 #include "shape.h"
@@ -32,7 +33,8 @@ DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *
     struct softmax x;
     softmax_init(&x);
     struct q_frag q;
-    q_prepare(a, u, smem->q, &q, warp, lane);
+    const struct q_rows rows = q_rows_of(a, u, lane);
+    q_prepare(a, &rows, smem->q, &q, warp, lane);
     if (Q_IN_SMEM)
         __syncthreads();
     if (p->begin < p->end)
@@ -56,7 +58,7 @@ DEV void attend_share(const struct gqa_args *a, struct smem *smem) {
 }
 
 DEV void attend_split(const struct gqa_args *a, struct smem *smem) {
-    const int index = blockIdx.x / a->splits, s = blockIdx.x - index * a->splits;
+    const int index = divide(blockIdx.x, a->by_splits), s = blockIdx.x - index * a->splits;
     const struct unit u = unit_of_index(a, index);
     int g0, g1;
     if (u.row_tile * ROWS >= unit_rows(a, &u) || !split_grains(a, &u, s, &g0, &g1))

@@ -6,18 +6,21 @@
  * The load warp runs ahead through all parts of the CTA's share, so the copy engine never waits
  * for a merge. Tiles are copied as they lie in memory, by runs: a whole tile where tokens are
  * adjacent, else one run per page, else one per token; rows keep their pitch and no tensor map is
- * needed (linear copies stream 9 to 12 % faster than boxes here). Attend warps take 16 tokens of a
- * tile each and keep their own softmax state; they meet once per part.
+ * needed (linear copies stream 9 to 12 % faster than boxes here). Groups of attend warps take tiles
+ * in turn, so that one computes while another waits; the warps of a group take 16 tokens each and
+ * keep their own softmax state. All meet once per part.
  *
  * Ceiling: 2 * head_dim * KV_BYTES bytes per token and KV head, once per row tile; 132 SMs stream
  * 4.6 TB/s (35 GB/s each, 20 bytes per clock). STAGES slots of about 16 KB cover the latency.
  *
  * Signal map (arrivals per phase)
  *   load --kv.full (1 + tx bytes)--> attend    the slot holds the part's rows of a K or V tile
- *   load <--kv.empty (ATTEND_WARPS)- attend    every attend warp has read the slot
+ *   load <--kv.empty (GROUP_WARPS)-- attend    every warp of the tile's group has read the slot
+ *   BAR_INIT (THREADS)                         load warp -> attend warps: mbarriers are ready
  *   BAR_ATTEND (ATTEND_THREADS)                warps' results are stored; or have been read
  *   barrier.cluster                            0: all CTAs have started; 1: all have pushed */
-#define GQA_WARPS GQA_ATTEND_WARPS_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
+#define GQA_WARPS        GQA_ATTEND_WARPS_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
+#define GQA_V_NEIGHBOURS 1
 
 #include "args.h"
 #include "shape.h"
@@ -32,11 +35,17 @@ enum {
     TILE = GQA_TILE_sm90(KV_BYTES, HEAD_DIM, ROWS), /* tokens */
     TILE_BYTES = TILE * HEAD_DIM * KV_BYTES,
     STAGES = GQA_STAGES_sm90(KV_BYTES, HEAD_DIM, ROWS),
-    SUBS = TILE / (STEP * TEAMS), /* steps of a warp per tile */
+    GROUPS = GQA_GROUPS_sm90(KV_BYTES, HEAD_DIM, ROWS), /* attend to tiles in turn */
+    GROUP_WARPS = ATTEND_WARPS / GROUPS,
+    GROUP_TEAMS = TEAMS / GROUPS,
+    SUBS = TILE / (STEP * GROUP_TEAMS), /* steps of a warp per tile */
+    EARLY_V = ROWS == 8, /* read V before the softmax: its latency hides there; needs registers */
     BAR_ATTEND = 1,
+    BAR_INIT = 2,
 };
 
-static_assert(SUBS >= 1 && TILE % (STEP * TEAMS) == 0, "teams share a tile evenly");
+static_assert(STAGES % (2 * GROUPS) == 0 && STAGES > 0, "a slot belongs to one group");
+static_assert(SUBS >= 1 && TILE % (STEP * GROUP_TEAMS) == 0, "teams share a tile evenly");
 
 struct smem {
     alignas(128) unsigned char kv[STAGES][TILE_BYTES];
@@ -51,7 +60,8 @@ struct cta {
     struct smem *smem;
 };
 
-/* The parts of this CTA, one after the other; every warp walks them by itself. */
+/* The parts of this CTA, one after the other; every warp walks them by itself. Without lengths to
+ * read that is pure arithmetic, done while earlier kernels still run. */
 struct walk {
     struct share share;
     int single; /* 1: one part is to come; 0: it has been; -1: a share */
@@ -60,6 +70,8 @@ struct walk {
 DEV struct walk walk_begin(const struct gqa_args *a) {
     struct walk w;
     w.single = a->schedule == GQA_SCHED_SHARES ? -1 : 1;
+    if (a->reads_lengths)
+        pdl_wait();
     if (w.single < 0) {
         const struct shares all = shares_of(a);
         w.share = share_of(a, &all, blockIdx.x);
@@ -73,7 +85,7 @@ DEV int walk_next(const struct gqa_args *a, struct walk *w, struct unit *u, stru
     if (!w->single)
         return 0;
     w->single = 0;
-    const int index = blockIdx.x / a->splits, s = blockIdx.x - index * a->splits;
+    const int index = divide(blockIdx.x, a->by_splits), s = blockIdx.x - index * a->splits;
     int g0, g1;
     *u = unit_of_index(a, index);
     const int some = split_grains(a, u, s, &g0, &g1) && u->row_tile * ROWS < unit_rows(a, u);
@@ -91,6 +103,7 @@ struct source {
     const int32_t *pages;
     int page_size; /* tokens per run that is adjacent in memory; 1: none is */
     int adjacent;
+    struct gqa_divisor by_page;
 };
 
 DEV struct source source_of(const struct gqa_args *a, const struct unit *u, const void *base,
@@ -103,6 +116,7 @@ DEV struct source source_of(const struct gqa_args *a, const struct unit *u, cons
     x.pages = a->pages;
     x.page_size = a->page_size;
     x.adjacent = s->token == dim;
+    x.by_page = a->by_page;
     if (a->pages)
         x.pages += a->page_indptr ? a->page_indptr[u->entry] : u->entry * a->page_stride;
     else
@@ -124,7 +138,7 @@ DEV void copy_rows(const struct source *s, int tile, int begin, int end, uint32_
         const int from = max_int(begin, i * run), to = min_int(end, i * run + run);
         const char *at = s->base;
         if (s->pages) {
-            const int page = from / s->page_size;
+            const int page = divide(from, s->by_page);
             at += s->pages[page] * s->batch_bytes + (from - page * s->page_size) * s->token_bytes;
         } else {
             at += from * s->token_bytes;
@@ -134,7 +148,7 @@ DEV void copy_rows(const struct source *s, int tile, int begin, int end, uint32_
     }
 }
 
-/* One K or V tile of the part. */
+/* One K or V tile of the part. Earlier kernels may still run until the copy. */
 DEV void load_tile(const struct cta *c, const struct source *s, const struct pipe *kv, int tile,
                    const struct part *p, int lane) {
     const int begin = max_int(tile, p->begin), end = min_int(tile + TILE, p->end);
@@ -142,6 +156,8 @@ DEV void load_tile(const struct cta *c, const struct source *s, const struct pip
     if (lane == 0)
         mbarrier_arrive_expect_tx(pipe_full(kv), (end - begin) * s->row_bytes);
     __syncwarp();
+    if (tile <= p->begin)
+        pdl_wait();
     copy_rows(s, tile, begin, end, smem_addr(c->smem->kv[kv->slot]), pipe_full(kv), lane);
 }
 
@@ -165,7 +181,7 @@ DEV void load(const struct cta *c, struct pipe kv, int lane) {
 
 /* --- Attend --- */
 
-/* What an attend warp knows of its part. */
+/* What an attend warp knows of its part; view_of leaves out the scale, which may be in memory. */
 struct view {
     struct score_scale scale;
     struct visible seen;
@@ -178,7 +194,6 @@ struct view {
 DEV struct view view_of(const struct gqa_args *a, const struct unit *u, const struct part *p,
                         int lane) {
     struct view v;
-    v.scale = score_scale_of(a, u);
     v.seen = visible_of(a, u, lane);
     v.begin = p->begin;
     v.end = p->end;
@@ -212,21 +227,35 @@ DEV void k_read(const struct view *w, uint32_t slot, int tile, int token, int bl
     }
 }
 
+DEV void swap_words(struct u32x4 *x, struct u32x4 *y, bool swap) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t a = x->w[i], b = y->w[i];
+        x->w[i] = swap ? b : a;
+        y->w[i] = swap ? a : b;
+    }
+}
+
+/* Rows lie a multiple of 128 bytes apart, so the four rows of a quad collide in the banks; lanes of
+ * odd t read their two chunks in the other order, which halves that. */
 DEV void v_read(const struct view *w, uint32_t slot, int tile, int token, int slice,
                 struct v_frag *v, int lane) {
+    const bool swap = V_LOADS == 2 && lane % 2;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         const int at = token + 8 * (j / 2) + 2 * (lane % 4) + j % 2;
         const uint32_t row = slot + slot_row(w, tile, at) * w->v_bytes;
 #pragma unroll
         for (int c = 0; c < V_LOADS; c++) {
-            const int d = slice * SLICE_DIM + (8 * c + lane / 4) * V_CHUNK;
+            const int d = slice * SLICE_DIM + v_column(swap ? c ^ 1 : c, lane / 4);
             const uint32_t from = row + d * KV_BYTES;
             if (d >= w->v_dim)
                 v->w[j][c].w[0] = v->w[j][c].w[1] = v->w[j][c].w[2] = v->w[j][c].w[3] = 0;
             else
                 v->w[j][c] = V_CHUNK * KV_BYTES == 16 ? ld_shared_v4(from) : ld_shared_v2(from);
         }
+        if (V_LOADS == 2)
+            swap_words(&v->w[j][0], &v->w[j][V_LOADS - 1], swap);
     }
 }
 
@@ -251,40 +280,61 @@ DEV void score_step(const struct cta *c, const struct view *w, struct q_frag *q,
         mask_scores(s, &w->seen, token, w->begin, w->end, lane);
 }
 
-/* The tiles of one part. */
+/* V's part of all steps of this warp, from the slot where kv stands; kv moves on. */
+DEV void v_take(const struct cta *c, const struct view *w, struct pipe *kv, int tile, int first,
+                int slice, struct v_frag v[SUBS], int lane) {
+    const uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
+    pipe_wait(kv);
+#pragma unroll
+    for (int sub = 0; sub < SUBS; sub++) {
+        const int token = first + sub * GROUP_TEAMS * STEP;
+        v_read(w, slot, tile, token, slice, &v[sub], lane);
+        if (!is_full(w, token))
+            zero_unseen(&v[sub], token, w->begin, w->end, lane);
+    }
+    pipe_release(kv, lane);
+    pipe_next(kv);
+}
+
+/* One tile: kv stands at its K slot, and behind its V slot afterwards. */
+DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q, struct softmax *x,
+                     struct pipe *kv, int tile, int team, int slice, int lane) {
+    const int first = tile + team * STEP;
+    float s[SUBS][M_TILES][2][4];
+    uint32_t weights[SUBS][BLOCKS][2];
+    struct v_frag v[SUBS];
+    const uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
+    pipe_wait(kv);
+#pragma unroll
+    for (int sub = 0; sub < SUBS; sub++)
+        score_step(c, w, q, slot, tile, first + sub * GROUP_TEAMS * STEP, s[sub], lane);
+    pipe_release(kv, lane);
+    pipe_next(kv);
+    if (EARLY_V)
+        v_take(c, w, kv, tile, first, slice, v, lane);
+    softmax_raise(x, s, SUBS, lane);
+#pragma unroll
+    for (int sub = 0; sub < SUBS; sub++)
+        softmax_weights(x, s[sub], weights[sub]);
+    if (!EARLY_V)
+        v_take(c, w, kv, tile, first, slice, v, lane);
+#pragma unroll
+    for (int sub = 0; sub < SUBS; sub++)
+        accumulate(x, &v[sub], weights[sub]);
+}
+
+/* The tiles of one part, those of this group: `turn` counts all tiles of the CTA. A warp without a
+ * token in the last tile still computes, on masked scores: branches cost more. */
 DEV void attend_tiles(const struct cta *c, const struct view *w, struct q_frag *q,
-                      struct softmax *x, struct pipe *kv, int team, int slice, int lane) {
-    for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE) {
-        uint32_t weights[SUBS][BLOCKS][2];
-        const int first = tile + team * STEP;
-        uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
-        pipe_wait(kv);
-#pragma unroll
-        for (int sub = 0; sub < SUBS; sub++) {
-            const int token = first + sub * TEAMS * STEP;
-            if (token < w->end) {
-                float s[M_TILES][2][4];
-                score_step(c, w, q, slot, tile, token, s, lane);
-                softmax_step(x, s, weights[sub], lane);
-            }
+                      struct softmax *x, struct pipe *kv, int *turn, int warp, int lane) {
+    const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
+    for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE, (*turn)++) {
+        if (*turn % GROUPS == group) {
+            attend_tile(c, w, q, x, kv, tile, in_group / SLICES, in_group % SLICES, lane);
+        } else {
+            pipe_next(kv);
+            pipe_next(kv);
         }
-        pipe_release(kv, lane);
-        pipe_next(kv);
-        slot = smem_addr(c->smem->kv[kv->slot]);
-        pipe_wait(kv);
-#pragma unroll
-        for (int sub = 0; sub < SUBS; sub++) {
-            const int token = first + sub * TEAMS * STEP;
-            if (token < w->end) {
-                struct v_frag v;
-                v_read(w, slot, tile, token, slice, &v, lane);
-                if (!is_full(w, token))
-                    zero_unseen(&v, token, w->begin, w->end, lane);
-                accumulate(x, &v, weights[sub]);
-            }
-        }
-        pipe_release(kv, lane);
-        pipe_next(kv);
     }
 }
 
@@ -306,15 +356,19 @@ DEV void attend(const struct cta *c, struct pipe kv, int warp, int lane) {
     struct walk walk = walk_begin(a);
     struct unit u;
     struct part p;
+    int turn = 0;
     while (walk_next(a, &walk, &u, &p)) {
         struct softmax x;
         struct q_frag q;
         softmax_init(&x);
-        q_prepare(a, &u, c->smem->q, &q, warp, lane);
+        const struct q_rows rows = q_rows_of(a, &u, lane);
+        struct view w = view_of(a, &u, &p, lane);
+        pdl_wait();
+        w.scale = score_scale_of(a, &u);
+        q_prepare(a, &rows, c->smem->q, &q, warp, lane);
         if (Q_IN_SMEM)
             barrier_sync(BAR_ATTEND, ATTEND_THREADS);
-        const struct view w = view_of(a, &u, &p, lane);
-        attend_tiles(c, &w, &q, &x, &kv, team, slice, lane);
+        attend_tiles(c, &w, &q, &x, &kv, &turn, warp, lane);
         softmax_store(&x, smem_addr(&c->smem->merge.o[team][0][slice * SLICE_DIM]), PITCH,
                       smem_addr(c->smem->merge.ml[team]), lane);
         barrier_sync(BAR_ATTEND, ATTEND_THREADS);
@@ -325,10 +379,18 @@ DEV void attend(const struct cta *c, struct pipe kv, int warp, int lane) {
 
 /* --- The kernel --- */
 
+/* Parameters are cold in every launch's constant cache; fetch those that the finish will want now,
+ * where nothing waits for them. */
+DEV void args_touch(const struct gqa_args *a) {
+    asm volatile("" ::"l"(a->o), "l"(a->lse), "l"(a->sinks), "l"(a->v_scale), "l"(a->part_o));
+    asm volatile("" ::"l"(a->o_stride.batch), "l"(a->o_stride.head), "l"(a->lse_stride.head));
+    asm volatile("" ::"r"(a->o_type), "r"(a->lse_base_2), "r"(a->by_group.shift));
+}
+
 DEV void init_barriers(struct smem *s) {
     for (int i = 0; i < STAGES; i++) {
         mbarrier_init(smem_addr(&s->full[i]), 1);
-        mbarrier_init(smem_addr(&s->empty[i]), ATTEND_WARPS);
+        mbarrier_init(smem_addr(&s->empty[i]), GROUP_WARPS);
     }
     fence_mbarrier_init();
 }
@@ -346,11 +408,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (in_cluster)
         barrier_cluster_arrive_relaxed();
     pdl_launch_dependents();
-    if (threadIdx.x == 0)
-        init_barriers(smem);
-    __syncthreads();
-    pdl_wait();
     if (warp == LOAD_WARP) {
+        if (lane == 0)
+            init_barriers(smem);
+        __syncwarp();
+        barrier_arrive(BAR_INIT, THREADS);
         load(&c, pipe_producer(full, empty, STAGES), lane);
         if (in_cluster) {
             barrier_cluster_wait();
@@ -358,6 +420,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             barrier_cluster_wait();
         }
     } else {
+        args_touch(&args);
+        barrier_sync(BAR_INIT, THREADS);
         attend(&c, pipe_consumer(full, empty, STAGES), warp, lane);
     }
 }

@@ -18,65 +18,94 @@
 
 enum { CLUSTER_MAX = 16, ITEMS = ROWS * QUADS };
 
+/* Items (four neighbours of a row) [first(r), first(r + 1)) belong to CTA r. */
+struct deal {
+    int cluster, rank;
+    int most;        /* items of a CTA, at most: the inbox's pitch */
+    int first, last; /* of this CTA: [first, last) */
+};
+
 struct inbox {
-    float o[ITEMS + 4 * CLUSTER_MAX][4]; /* [source][owned item], owned = ceil(ITEMS / cluster) */
+    float o[ITEMS + CLUSTER_MAX][4]; /* [source][item - first] */
     float ml[CLUSTER_MAX][ROWS][2];
 };
 
-static_assert(ITEMS % 32 == 0, "the slack of 4 per source covers the rounding up");
+DEV int deal_first(const struct gqa_args *a, int rank) {
+    return divide(rank * ITEMS + a->splits - 1, a->by_splits);
+}
 
-/* Merge this CTA's warps and push: all elements to their owners, or with `ml_only` just max and sum
- * to everyone. Thread t of `threads`. */
-DEV void cluster_push(const struct merge_smem *x, struct inbox *in, int cluster, int rank, int t,
-                      int threads) {
-    const int owned = (ITEMS + cluster - 1) / cluster;
+DEV struct deal deal_of(const struct gqa_args *a) {
+    struct deal d;
+    d.cluster = a->splits;
+    d.rank = (int)cluster_ctarank();
+    d.most = divide(ITEMS + a->splits - 1, a->by_splits);
+    d.first = deal_first(a, d.rank);
+    d.last = deal_first(a, d.rank + 1);
+    return d;
+}
+
+/* Merge this CTA's warps and push every item to its owner, with its row's max and sum. */
+DEV void cluster_push(const struct gqa_args *a, const struct merge_smem *x, struct inbox *in,
+                      const struct deal *d, int t, int threads) {
     for (int i = t; i < ITEMS; i += threads) {
+        const int owner = i * d->cluster / ITEMS, mine = i - deal_first(a, owner);
         const struct merged m = merge_warps(x, i / QUADS, i % QUADS);
-        const int owner = i / owned;
-        st_shared_cluster_v4(mapa(smem_addr(in->o[rank * owned + i - owner * owned]), owner),
-                             m.o[0], m.o[1], m.o[2], m.o[3]);
-        /* Whoever owns an element of the row needs its max and sum; one of its elements sends. */
-        if (i % QUADS == 0 || i == owner * owned)
-            st_shared_cluster_v2(mapa(smem_addr(in->ml[rank][i / QUADS]), owner), m.max, m.sum);
+        st_shared_cluster_v4(mapa(smem_addr(in->o[d->rank * d->most + mine]), owner), m.o[0],
+                             m.o[1], m.o[2], m.o[3]);
+        if (i % QUADS == 0 || mine == 0)
+            st_shared_cluster_v2(mapa(smem_addr(in->ml[d->rank][i / QUADS]), owner), m.max, m.sum);
     }
 }
 
-DEV struct merged cluster_sum(const struct inbox *in, int cluster, int owned, int mine, int r) {
-    struct merged m;
-    m.max = NEG_LARGE;
-    m.sum = 0;
-    for (int j = 0; j < 4; j++)
-        m.o[j] = 0;
-    for (int s = 0; s < cluster; s++)
-        m.max = fmaxf(m.max, in->ml[s][r][1] > 0 ? in->ml[s][r][0] : NEG_LARGE);
-    for (int s = 0; s < cluster; s++) {
-        const float sum = in->ml[s][r][1];
-        const float weight = sum > 0 ? ex2_approx_ftz(in->ml[s][r][0] - m.max) : 0.0f;
-        const float4 o = *(const float4 *)in->o[s * owned + mine];
-        m.sum += weight * sum;
-        m.o[0] += weight * o.x;
-        m.o[1] += weight * o.y;
-        m.o[2] += weight * o.z;
-        m.o[3] += weight * o.w;
+/* One item over all sources, four at a time so that their loads overlap; in ascending order. */
+DEV struct merged cluster_sum(const struct inbox *in, const struct deal *d, int mine, int r) {
+    enum { AT_ONCE = 4 };
+    struct merged m = {NEG_LARGE, 0, {0, 0, 0, 0}};
+    for (int s = 0; s < d->cluster; s += AT_ONCE) {
+        float2 ml[AT_ONCE];
+        float4 o[AT_ONCE];
+        float max = m.max;
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int from = min_int(s + j, d->cluster - 1);
+            ml[j] = *(const float2 *)in->ml[from][r];
+            o[j] = *(const float4 *)in->o[from * d->most + mine];
+            ml[j].y = s + j < d->cluster ? ml[j].y : 0.0f;
+            max = ml[j].y > 0 ? fmaxf(max, ml[j].x) : max;
+        }
+        const float keep = ex2_approx_ftz(m.max - max);
+        m.max = max;
+        m.sum *= keep;
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            m.o[j] *= keep;
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const float weight = ml[j].y > 0 ? ex2_approx_ftz(ml[j].x - max) : 0.0f;
+            m.sum += weight * ml[j].y;
+            m.o[0] += weight * o[j].x;
+            m.o[1] += weight * o[j].y;
+            m.o[2] += weight * o[j].z;
+            m.o[3] += weight * o[j].w;
+        }
     }
     return m;
 }
 
 DEV void finish_cluster(const struct gqa_args *a, const struct unit *u, const struct merge_smem *x,
                         struct inbox *in, int t, int threads) {
-    const int cluster = a->splits, rank = (int)cluster_ctarank();
-    const int owned = (ITEMS + cluster - 1) / cluster;
+    const struct deal d = deal_of(a);
+    barrier_cluster_wait(); /* everyone has started */
+    cluster_push(a, x, in, &d, t, threads);
+    barrier_cluster_arrive();
     const int rows = min_int(ROWS, unit_rows(a, u) - u->row_tile * ROWS);
     const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
-    barrier_cluster_wait(); /* everyone has started */
-    cluster_push(x, in, cluster, rank, t, threads);
-    barrier_cluster_arrive();
     barrier_cluster_wait();
-    for (int mine = t; mine < owned; mine += threads) {
-        const int i = rank * owned + mine, r = i / QUADS;
-        if (i >= ITEMS || r >= rows)
-            continue;
-        struct merged m = cluster_sum(in, cluster, owned, mine, r);
+    for (int i = d.first + t; i < d.last; i += threads) {
+        const int r = i / QUADS;
+        if (r >= rows)
+            break;
+        struct merged m = cluster_sum(in, &d, i - d.first, r);
         merged_write(a, u, u->row_tile * ROWS + r, 4 * (i % QUADS), &m, v_factor);
     }
 }

@@ -12,7 +12,6 @@
 enum kernel_arch {
     KERNEL_sm80,   /* decode_sm80.cu */
     KERNEL_sm90,   /* decode_sm90.cu */
-    KERNEL_sm90r,  /* decode_sm90r.cu */
     KERNEL_sm100,  /* decode_sm100.cu */
     KERNEL_sm100s, /* decode_sm100s.cu: only when asked for by name, as are those below */
     KERNEL_sm100o, /* decode_sm100o.cu */

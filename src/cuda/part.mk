@@ -3,7 +3,7 @@
 # .cubin), embedded by kernels.c. Without nvcc the library is built with the rows but no images.
 #   make ONLY=sm90_bf16_d128     only kernels whose name contains this; the others have no image
 #   make NVCC=/path/to/nvcc      which compiler;  make NVCC=  none
-PTXAS ?= $(if $(NVCC),$(dir $(NVCC))ptxas)
+include src/cuda/nvcc.mk
 ONLY  ?=
 
 CUDA := $(BUILD)/src/cuda
@@ -14,16 +14,13 @@ CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
 
 # Words of a name: gqa decode sm90 bf16 d128 g8.
 cuda_word   = $(word $(2),$(subst _, ,$(1)))
-cuda_number = $(patsubst %o,%,$(patsubst %s,%,$(patsubst %r,%,$(patsubst sm%,%,$(call cuda_word,$(1),3)))))
+cuda_number = $(patsubst %o,%,$(patsubst %s,%,$(patsubst sm%,%,$(call cuda_word,$(1),3))))
 # sm_100f: one image for the whole family, B200 (sm_100) and B300 (sm_103).
 cuda_arch   = $(cuda_number)$(if $(filter 80,$(cuda_number)),,$(if $(filter 100,$(cuda_number)),f,a))
 cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu
 cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(findstring helpers,$(1)),,-DGQA_KERNEL_NAME=$(1) \
   -DGQA_KV=GQA_KV_$(call cuda_word,$(1),4) -DGQA_HEAD_DIM=$(patsubst d%,%,$(call cuda_word,$(1),5)) \
   -DGQA_GROUP=$(patsubst g%,%,$(call cuda_word,$(1),6)))
-
-NVCC_FLAGS  := -std=c++17 -lineinfo -Werror all-warnings -Isrc/cuda
-PTXAS_FLAGS := -lineinfo -warn-spills -Werror
 
 define cuda_rules # $(1) name
 $(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h

@@ -13,6 +13,11 @@ DEV void barrier_sync(int id, int threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/* Count as having come, and go on. */
+DEV void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /* --- mbarrier --- */
 
 /* One thread, once; then fence_mbarrier_init and a CTA barrier before anyone uses it. */

@@ -44,7 +44,7 @@ DEV struct step_rows step_rows_of(const struct gqa_args *a, const struct kv_sour
     const int token = max_int(s->begin, min_int(step + lane % STEP, s->end - 1));
     struct step_rows x;
     if (s->pages) {
-        const int page = token / a->page_size, slot = token - page * a->page_size;
+        const int page = divide(token, a->by_page), slot = token - page * a->page_size;
         const int64_t number = s->pages[page];
         x.k = number * a->k_stride.batch + slot * a->k_stride.token;
         x.v = number * a->v_stride.batch + slot * a->v_stride.token;
@@ -78,7 +78,7 @@ DEV void v_load(const struct gqa_args *a, const struct kv_source *s, const struc
         const int64_t row = __shfl_sync(0xffffffffu, rows->v, 8 * (j / 2) + 2 * (lane % 4) + j % 2);
 #pragma unroll
         for (int c = 0; c < V_LOADS; c++) {
-            const int d = slice * SLICE_DIM + (8 * c + lane / 4) * V_CHUNK;
+            const int d = slice * SLICE_DIM + v_column(c, lane / 4);
             const char *at = s->v + KV_BYTES * (row + d);
             if (d >= a->head_dim_v)
                 v->w[j][c].w[0] = v->w[j][c].w[1] = v->w[j][c].w[2] = v->w[j][c].w[3] = 0;
@@ -129,7 +129,8 @@ DEV void attend_registers(const struct gqa_args *a, const struct unit *u, const 
             mask_scores(s, &seen, step, p->begin, p->end, lane);
             zero_unseen(&v, step, p->begin, p->end, lane);
         }
-        softmax_step(x, s, weights, lane);
+        softmax_raise(x, &s, 1, lane);
+        softmax_weights(x, s, weights);
         accumulate(x, &v, weights);
         if (more)
             v_load(a, &source, &next, slice, &v, lane);

@@ -32,6 +32,10 @@ DEV int max_int(int a, int b) {
     return a > b ? a : b;
 }
 
+DEV int divide(int x, struct gqa_divisor d) {
+    return d.multiply ? (int)(__umulhi((unsigned)x, d.multiply) >> d.shift) : x;
+}
+
 /* --- Lengths and visibility --- */
 
 DEV int64_t cache_entry(const struct gqa_args *a, int sequence) {
@@ -79,7 +83,7 @@ DEV void sequence_grains(const struct gqa_args *a, int len, int n, int *grain, i
 
 /* Make u the inner-th unit of its sequence. */
 DEV void unit_set_inner(const struct gqa_args *a, struct unit *u, int inner) {
-    u->kv_head = inner / a->row_tiles;
+    u->kv_head = divide(inner, a->by_row_tiles);
     u->row_tile = inner - u->kv_head * a->row_tiles;
     u->index = u->sequence * a->kv_heads * a->row_tiles + inner;
 }
@@ -98,7 +102,7 @@ DEV struct unit unit_of_sequence(const struct gqa_args *a, int sequence, int inn
 
 DEV struct unit unit_of_index(const struct gqa_args *a, int index) {
     const int per_sequence = a->kv_heads * a->row_tiles;
-    const int sequence = index / per_sequence;
+    const int sequence = divide(index, a->by_sequence);
     return unit_of_sequence(a, sequence, index - sequence * per_sequence);
 }
 
@@ -110,7 +114,7 @@ DEV int unit_rows(const struct gqa_args *a, const struct unit *u) {
 /* Element offset of row r (of all of the sequence's rows) in q, o or lse. */
 DEV int64_t row_offset(const struct gqa_args *a, const struct unit *u,
                        const struct gqa_arg_strides *s, int r) {
-    const int token = r / a->group;
+    const int token = divide(r, a->by_group);
     const int head = u->kv_head * a->group + r - token * a->group;
     return (a->cu_seqlens_q ? 0 : u->sequence * s->batch) + (u->q_row + token) * s->token +
            head * s->head;
@@ -121,8 +125,9 @@ DEV int64_t row_offset(const struct gqa_args *a, const struct unit *u,
 /* The tokens of grains [g0, g1) that some row of the row tile (tile_rows rows) sees. */
 DEV struct part part_of_grains(const struct gqa_args *a, const struct unit *u, int tile_rows,
                                int g0, int g1, int slot) {
-    const int first = u->row_tile * tile_rows / a->group;
-    const int last = min_int(u->queries - 1, (u->row_tile * tile_rows + tile_rows - 1) / a->group);
+    const int first = divide(u->row_tile * tile_rows, a->by_group);
+    const int last =
+        min_int(u->queries - 1, divide(u->row_tile * tile_rows + tile_rows - 1, a->by_group));
     struct part p;
     p.begin = max_int(g0 * GQA_GRAIN, visible_begin(a, u->len, u->queries, first));
     p.end = min_int(g1 * GQA_GRAIN, visible_end(a, u->len, u->queries, last));
@@ -133,7 +138,8 @@ DEV struct part part_of_grains(const struct gqa_args *a, const struct unit *u, i
 
 /* SPLITS: part s of the unit is grains [split_begin(s), split_begin(s + 1)). */
 DEV int split_begin(const struct gqa_args *a, const struct unit *u, int s) {
-    return u->grain + (int)((int64_t)u->grains * s / a->splits);
+    const int each = divide(u->grains, a->by_splits), longer = u->grains - each * a->splits;
+    return u->grain + each * s + min_int(s, longer);
 }
 
 /* SPLITS or TOKENS: the grains of part s; returns 0 if there are none. */

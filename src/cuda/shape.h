@@ -12,7 +12,7 @@
 #define GQA_MERGE_BYTES(warps, d, g) ((warps) / GQA_SLICES(d) * (g) * ((d) + 6) * 4)
 
 /* Bytes of softmax.cuh's q_smem. */
-#define GQA_Q_BYTES(d, g) ((d) > 128 || (d) * (g) > 2048 ? ((g) + 15) / 16 * ((d) / 16) * 512 : 0)
+#define GQA_Q_BYTES(d, g) ((d) > 128 || (d) * (g) >= 2048 ? ((g) + 15) / 16 * ((d) / 16) * 512 : 0)
 
 /* Bytes of finish_sm90.cuh's inbox. */
 #define GQA_INBOX_BYTES(d, g) ((g) * (d)*4 + 4 * 16 * 16 + 16 * (g)*8)
@@ -40,22 +40,24 @@
 #define GQA_SM100_K_TOKENS       128
 #define GQA_SM100_V_TOKENS(bytes, d)                                                               \
     (GQA_SM100_K_TOKENS * GQA_SM100_SPAN(bytes, d) / (bytes) / GQA_SM100_V_ROWS(d))
-/* decode_sm90r.cu: 8 warps ask for 64 KB at once; registers allow one CTA an SM. */
-#define GQA_WARPS_sm90r(bytes, d, g) 8
-#define GQA_SMEM_sm90r(bytes, d, g)                                                                \
-    (GQA_MERGE_BYTES(8, d, g) + GQA_INBOX_BYTES(d, g) + GQA_Q_BYTES(d, g))
-
-/* decode_sm90.cu: tiles of about 16 KB; as many stages as 227 KB hold, at most 12. */
-#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d))
+/* decode_sm90.cu: tiles of about 16 KB; two groups of attend warps where registers and the space
+ * for their results allow; as many stages as fit beside a CTA of the combine, which then waits on
+ * the same SM, at most 12. */
+#define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? 2 : 1)
+#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 1)
 #define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 ? 64 : 128)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
     (GQA_MERGE_BYTES(GQA_ATTEND_WARPS_sm90(bytes, d, g), d, g) + GQA_INBOX_BYTES(d, g) +           \
      GQA_Q_BYTES(d, g) + 1024)
 #define GQA_FIT_sm90(bytes, d, g)                                                                  \
-    ((232448 - GQA_FIXED_sm90(bytes, d, g)) / (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes)))
+    ((232448 - 6144 - GQA_FIXED_sm90(bytes, d, g)) / (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes)))
+/* Whole turns: a slot then always belongs to one group, which waits for each of its phases. A
+ * group that skipped a phase could take the one before it for its own. */
+#define GQA_TURN_sm90(bytes, d, g) (2 * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_STAGES_sm90(bytes, d, g)                                                               \
-    (GQA_FIT_sm90(bytes, d, g) > 12 ? 12 : GQA_FIT_sm90(bytes, d, g))
+    ((GQA_FIT_sm90(bytes, d, g) > 12 ? 12 : GQA_FIT_sm90(bytes, d, g)) /                           \
+     GQA_TURN_sm90(bytes, d, g) * GQA_TURN_sm90(bytes, d, g))
 #define GQA_SMEM_sm90(bytes, d, g)                                                                 \
     (GQA_STAGES_sm90(bytes, d, g) * GQA_TILE_sm90(bytes, d, g) * (d) * (bytes) +                   \
      GQA_FIXED_sm90(bytes, d, g))

@@ -40,10 +40,10 @@ enum {
     SLICES = HEAD_DIM > 128 ? HEAD_DIM / 128 : 1,
     SLICE_DIM = HEAD_DIM / SLICES,
     TEAMS = GQA_WARPS / SLICES,
-    Q_IN_SMEM = SLICES > 1 || ROWS *SLICE_DIM > 2048, /* else Q stays in registers */
-    K_CHUNK = 16 / KV_BYTES,                          /* elements in a lane's load of K */
-    K_LOADS = SLICE_DIM / (4 * K_CHUNK),              /* per row and block */
-    K_STEPS = SLICE_DIM / 16,                         /* MMAs per block */
+    Q_IN_SMEM = SLICES > 1 || ROWS *SLICE_DIM >= 2048, /* else Q stays in registers */
+    K_CHUNK = 16 / KV_BYTES,                           /* elements in a lane's load of K */
+    K_LOADS = SLICE_DIM / (4 * K_CHUNK),               /* per row and block */
+    K_STEPS = SLICE_DIM / 16,                          /* MMAs per block */
     V_CHUNK = SLICE_DIM / 8 < 16 / KV_BYTES ? SLICE_DIM / 8 : 16 / KV_BYTES,
     V_LOADS = SLICE_DIM / 8 / V_CHUNK, /* per row */
     D_TILES = SLICE_DIM / 16,
@@ -137,10 +137,8 @@ DEV uint32_t pack(float low, float high) {
     return COMPUTE_BF16 ? cvt_rn_bf16x2_f32(low, high) : cvt_rn_f16x2_f32(low, high);
 }
 
-/* Two elements of Q as the MMA wants them. */
+/* Two elements of Q, of the other 16-bit type, as the MMA wants them. */
 DEV uint32_t q_pair(int type, uint32_t raw) {
-    if (type == (COMPUTE_BF16 ? GQA_ARG_BF16 : GQA_ARG_F16))
-        return raw;
     return pack(float_of(type, (uint16_t)raw), float_of(type, (uint16_t)(raw >> 16)));
 }
 
@@ -150,24 +148,49 @@ DEV int k_element(int step, int t) {
     return (4 * chunk + t) * K_CHUNK + step % (K_CHUNK / 4) * 4;
 }
 
-DEV struct q_frag q_load(const struct gqa_args *a, const struct unit *u, int block, int lane) {
-    const int rows = unit_rows(a, u), g = lane / 4, t = lane % 4;
+/* Row i's 8-row block of Q for this lane, one block of K's columns; zeros where there is no row or
+ * no column. `raw`: the type needs no conversion, which keeps the common path short. */
+DEV void q_load_rows(const struct gqa_args *a, const uint16_t *row, int i, int block, bool raw,
+                     struct q_frag *q, int lane) {
+#pragma unroll
+    for (int s = 0; s < K_STEPS; s++) {
+        const int d = block * SLICE_DIM + k_element(s, lane % 4);
+        uint2 x = make_uint2(0, 0);
+        if (row && d < a->head_dim)
+            x = *(const uint2 *)(row + d);
+        q->a[i / 2][s][i % 2] = raw ? x.x : q_pair(a->q_type, x.x);
+        q->a[i / 2][s][i % 2 + 2] = raw ? x.y : q_pair(a->q_type, x.y);
+    }
+}
+
+/* Addresses of this lane's rows of Q, NULL where there is none: pure arithmetic, to be done while
+ * earlier kernels still run. */
+struct q_rows {
+    const uint16_t *row[2 * M_TILES];
+};
+
+DEV struct q_rows q_rows_of(const struct gqa_args *a, const struct unit *u, int lane) {
+    const int rows = unit_rows(a, u);
+    struct q_rows x;
+#pragma unroll
+    for (int i = 0; i < 2 * M_TILES; i++) {
+        const int r = u->row_tile * ROWS + 8 * i + lane / 4;
+        x.row[i] = 8 * i < ROWS && r < rows
+                       ? (const uint16_t *)a->q + row_offset(a, u, &a->q_stride, r)
+                       : NULL;
+    }
+    return x;
+}
+
+DEV struct q_frag q_load(const struct gqa_args *a, const struct q_rows *rows, int block, int lane) {
+    const bool raw = a->q_type == (COMPUTE_BF16 ? GQA_ARG_BF16 : GQA_ARG_F16);
     struct q_frag q;
 #pragma unroll
     for (int i = 0; i < 2 * M_TILES; i++) {
-        const int r = u->row_tile * ROWS + 8 * i + g;
-        const bool used = 8 * i < ROWS && r < rows;
-        const uint16_t *row =
-            (const uint16_t *)a->q + (used ? row_offset(a, u, &a->q_stride, r) : 0);
-#pragma unroll
-        for (int s = 0; s < K_STEPS; s++) {
-            const int d = block * SLICE_DIM + k_element(s, t);
-            uint2 raw = make_uint2(0, 0);
-            if (used && d < a->head_dim)
-                raw = *(const uint2 *)(row + d);
-            q.a[i / 2][s][i % 2] = q_pair(a->q_type, raw.x);
-            q.a[i / 2][s][i % 2 + 2] = q_pair(a->q_type, raw.y);
-        }
+        if (raw)
+            q_load_rows(a, rows->row[i], i, block, true, &q, lane);
+        else
+            q_load_rows(a, rows->row[i], i, block, false, &q, lane);
     }
     return q;
 }
@@ -194,14 +217,14 @@ DEV void q_fetch(const struct q_smem *smem, int block, struct q_frag *q, int lan
 
 /* Q of this unit, for every warp of the CTA: into registers where it fits. Otherwise through shared
  * memory, which nobody may still be reading. All threads. */
-DEV void q_prepare(const struct gqa_args *a, const struct unit *u, struct q_smem *smem,
+DEV void q_prepare(const struct gqa_args *a, const struct q_rows *rows, struct q_smem *smem,
                    struct q_frag *q, int warp, int lane) {
     if (!Q_IN_SMEM) {
-        *q = q_load(a, u, 0, lane);
+        *q = q_load(a, rows, 0, lane);
         return;
     }
     if (warp < SLICES) {
-        *q = q_load(a, u, warp, lane);
+        *q = q_load(a, rows, warp, lane);
         q_store(smem, warp, q, lane);
     }
 }
@@ -236,6 +259,8 @@ DEV void score_init(float s[M_TILES][2][4]) {
 
 /* Scores += the part of Q K^T that one block makes. */
 DEV void score(const struct q_frag *q, const struct k_frag *k, float s[M_TILES][2][4]) {
+    float odd[M_TILES][2][4]; /* two chains of MMAs wait half as long for each other */
+    score_init(odd);
 #pragma unroll
     for (int step = 0; step < K_STEPS; step++)
 #pragma unroll
@@ -244,8 +269,11 @@ DEV void score(const struct q_frag *q, const struct k_frag *k, float s[M_TILES][
             k_operand(k, n, step, b);
 #pragma unroll
             for (int m = 0; m < M_TILES; m++)
-                mma(s[m][n], q->a[m][step], b[0], b[1]);
+                mma(step % 2 ? odd[m][n] : s[m][n], q->a[m][step], b[0], b[1]);
         }
+#pragma unroll
+    for (int i = 0; i < 8 * M_TILES; i++)
+        s[i / 8][i / 4 % 2][i % 4] += odd[i / 8][i / 4 % 2][i % 4];
 }
 
 /* --- Softmax --- */
@@ -293,12 +321,12 @@ DEV struct visible visible_of(const struct gqa_args *a, const struct unit *u, in
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
         const int r = min_int(u->row_tile * ROWS + 8 * i + lane / 4, rows - 1);
-        v.begin[i] = visible_begin(a, u->len, u->queries, r / a->group);
-        v.end[i] = visible_end(a, u->len, u->queries, r / a->group);
+        v.begin[i] = visible_begin(a, u->len, u->queries, divide(r, a->by_group));
+        v.end[i] = visible_end(a, u->len, u->queries, divide(r, a->by_group));
     }
     /* The tile's first row ends first, its last row begins last. */
-    const int first = min_int(u->row_tile * ROWS, rows - 1) / a->group;
-    const int last = min_int(u->row_tile * ROWS + ROWS - 1, rows - 1) / a->group;
+    const int first = divide(min_int(u->row_tile * ROWS, rows - 1), a->by_group);
+    const int last = divide(min_int(u->row_tile * ROWS + ROWS - 1, rows - 1), a->by_group);
     v.full_end = visible_end(a, u->len, u->queries, first);
     v.full_begin = visible_begin(a, u->len, u->queries, last);
     return v;
@@ -347,21 +375,29 @@ DEV void softmax_rescale(struct softmax *x, const float top[BLOCKS], int lane) {
     }
 }
 
-/* Scores -> weights, packed as B fragments; keeps max, sum and accumulators consistent. */
-DEV void softmax_step(struct softmax *x, float s[M_TILES][2][4], uint32_t p[BLOCKS][2], int lane) {
+/* The maxima of `steps` steps' scores join the running ones. All 32 lanes. */
+DEV void softmax_raise(struct softmax *x, float (*s)[M_TILES][2][4], int steps, int lane) {
     float top[BLOCKS];
     bool raise = false;
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
-        const float(*c)[4] = s[i / 2];
         const int h = 2 * (i % 2);
-        top[i] = fmaxf(fmaxf(c[0][h], c[0][h + 1]), fmaxf(c[1][h], c[1][h + 1]));
+        top[i] = NEG_LARGE;
+#pragma unroll
+        for (int j = 0; j < steps; j++) {
+            const float(*c)[4] = s[j][i / 2];
+            top[i] = fmaxf(top[i], fmaxf(fmaxf(c[0][h], c[0][h + 1]), fmaxf(c[1][h], c[1][h + 1])));
+        }
         top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
         top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
         raise |= top[i] > x->max[i] + MAX_SLACK;
     }
     if (__any_sync(0xffffffffu, raise))
         softmax_rescale(x, top, lane);
+}
+
+/* Scores of one step -> weights under the running maxima, packed as B fragments. */
+DEV void softmax_weights(struct softmax *x, float s[M_TILES][2][4], uint32_t p[BLOCKS][2]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
@@ -375,6 +411,13 @@ DEV void softmax_step(struct softmax *x, float s[M_TILES][2][4], uint32_t p[BLOC
 }
 
 /* --- Weighted sum of V --- */
+
+/* First column of a lane's V chunk c within its slice. Which columns a lane takes is free.
+ * Neighbour chunks let half the lanes of a shared-memory load swap theirs, see v_read in
+ * decode_sm90.cu. */
+DEV int v_column(int c, int g) {
+    return (GQA_V_NEIGHBOURS ? g * V_LOADS + c : 8 * c + g) * V_CHUNK;
+}
 
 /* V^T's A fragment of d-tile `tile`: rows g and g + 8 are elements 2i and 2i + 1 of the lane. */
 DEV void v_operand(const struct v_frag *v, int tile, uint32_t a[4]) {
@@ -423,7 +466,7 @@ DEV void zero_unseen(struct v_frag *v, int token, int begin, int end, int lane) 
  * 2q + 1 hold four neighbours. */
 DEV int acc_element(int q, int g) {
     const int chunk = 2 * q / (V_CHUNK / 2), i = 2 * q % (V_CHUNK / 2);
-    return (chunk * 8 + g) * V_CHUNK + 2 * i;
+    return v_column(chunk, g) + 2 * i;
 }
 
 /* Accumulators of this warp to float32 rows in shared memory (o_smem: its slice's first column),
