@@ -46,7 +46,7 @@
 #define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? 2 : 1)
 #define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 1)
-#define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 ? 64 : 128)
+#define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
     (GQA_MERGE_BYTES(GQA_ATTEND_WARPS_sm90(bytes, d, g), d, g) + GQA_INBOX_BYTES(d, g) +           \
      GQA_Q_BYTES(d, g) + 1024)

@@ -18,7 +18,7 @@
  * about 150 instructions for 8 KB: a tenth of what the SM issues while memory delivers those.
  *
  * Scores are in log2 units with the scale folded in. The running max is raised only when a score
- * exceeds it by 2^8, so that accumulators are rarely rescaled; weights then reach 256. */
+ * exceeds it by far (MAX_SLACK), so that accumulators are rarely rescaled. */
 #ifndef GQA_SOFTMAX_CUH
 #define GQA_SOFTMAX_CUH
 
@@ -59,8 +59,11 @@ static_assert(STEP == GQA_GRAIN, "a part is whole steps, its ends apart");
 #define LOG2E     1.4426950408889634f
 #define LN2       0.6931471805599453f
 
-/* Log2 by which a score may exceed the running max before everything is rescaled. */
-#define MAX_SLACK 8.0f
+/* The running "max" is kept MAX_BELOW under the largest score seen, and raised when a score is
+ * MAX_SLACK above it: weights lie around 2^7 in f16, which keeps those of 2^-21 from being
+ * subnormal, and end at 2^15; in bf16 they start at 1. */
+#define MAX_BELOW (COMPUTE_BF16 ? 0.0f : 7.0f)
+#define MAX_SLACK (COMPUTE_BF16 ? 8.0f : 15.0f)
 
 struct k_frag {
     struct u32x4 w[2][K_LOADS]; /* tokens g and g + 8, one block */
@@ -363,7 +366,7 @@ DEV void softmax_init(struct softmax *x) {
 DEV void softmax_rescale(struct softmax *x, const float top[BLOCKS], int lane) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
-        const float max = fmaxf(x->max[i], top[i]);
+        const float max = fmaxf(x->max[i], top[i] - MAX_BELOW);
         const float factor = ex2_approx_ftz(x->max[i] - max);
         x->max[i] = max;
         x->sum[i] *= factor;
