@@ -234,13 +234,13 @@ struct stats {
 struct side {
     unsigned char p[P_STAGES][P_BYTES]; /* 1024-aligned, as is q */
     unsigned char q[Q_STAGES][Q_BYTES];
-    float mail_o[(HEAD_DIM + MAX_CLUSTER) * ROWS]; /* from peers: [peer][element][row] */
-    float mail_ml[MAX_CLUSTER][2][ROWS];           /* from peers: reference maximum, sum */
-    float maxima[M_STAGES][ROWS];                  /* exact: after each tile, for correction */
-    float tops[P_STAGES][4][ROWS];                 /* exact: per warp, while maxima are exchanged */
-    float max[ROWS];     /* softmax: reference maxima of the part, log2 units */
-    float top[4][ROWS];  /* softmax, raising maxima: per warp */
-    float rescale[ROWS]; /* ... what sums and accumulators are multiplied by */
+    float mail_o[(HEAD_DIM + 4 * MAX_CLUSTER) * ROWS]; /* from peers: [peer][element][row] */
+    float mail_ml[MAX_CLUSTER][2][ROWS];               /* from peers: reference maximum, sum */
+    float maxima[M_STAGES][ROWS];                      /* exact: after each tile, for correction */
+    float tops[P_STAGES][4][ROWS]; /* exact: per warp, while maxima are exchanged */
+    float max[ROWS];               /* softmax: reference maxima of the part, log2 units */
+    float top[4][ROWS];            /* softmax, raising maxima: per warp */
+    float rescale[ROWS];           /* ... what sums and accumulators are multiplied by */
     struct query_facts facts[Q_STAGES];
     struct work parts[2]; /* opt: this part and the next */
     struct stats stats[STAT_STAGES];
@@ -290,6 +290,7 @@ DEV void work_cut(const struct gqa_args *a, struct work *w) {
 /* The first part of this CTA. All 32 lanes. */
 DEV struct work work_first(const struct gqa_args *a) {
     struct work w;
+    w.start = w.tiles = 0;
     if (a->schedule == GQA_SCHED_SHARES) {
         const struct shares all = shares_of(a);
         w.share = share_of(a, &all, blockIdx.x);

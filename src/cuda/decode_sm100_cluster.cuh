@@ -16,17 +16,23 @@
 
 enum { MAIL_STATS = 0, MAIL_OUTPUT = 1, ROW_BYTES = ROWS * 4 };
 
-/* How the head's elements are dealt out: CTA `rank` owns [first, first + count). */
+/* How the head's elements are dealt out, in fours: CTA `rank` owns [first, first + count). */
 struct slice {
     int first, count, most;
 };
 
 DEV struct slice slice_of(int rank, int ctas) {
+    enum { QUADS = HEAD_DIM / 4 };
     struct slice x;
-    x.first = (rank * HEAD_DIM + ctas - 1) / ctas;
-    x.count = ((rank + 1) * HEAD_DIM + ctas - 1) / ctas - x.first;
-    x.most = (HEAD_DIM + ctas - 1) / ctas;
+    x.first = (rank * QUADS + ctas - 1) / ctas * 4;
+    x.count = ((rank + 1) * QUADS + ctas - 1) / ctas * 4 - x.first;
+    x.most = (QUADS + ctas - 1) / ctas * 4;
     return x;
+}
+
+/* The rank that owns element d. */
+DEV int slice_owner(int d, int ctas) {
+    return d / 4 * ctas / (HEAD_DIM / 4);
 }
 
 /* What will arrive; one thread, before the cluster barrier. */
@@ -100,7 +106,7 @@ DEV void stats_merge(const struct cta *c, const struct work *w, int r) {
 /* Element d of rows r .. r + 7 to the CTA that owns it. */
 DEV void element_send(const struct cta *c, int d, int r, const float o[8]) {
     struct side *side = &c->smem->side;
-    const int ctas = c->args->splits, peer = d * ctas / HEAD_DIM;
+    const int ctas = c->args->splits, peer = slice_owner(d, ctas);
     const struct slice x = slice_of(peer, ctas);
     const int at = (cluster_ctarank() * x.most + d - x.first) * ROWS + r;
     const uint32_t to = mapa(smem_addr(&side->mail_o[at]), peer);
