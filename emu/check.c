@@ -636,6 +636,7 @@ void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool
     if (!it->check || !bytes)
         return;
     item_actor(e, it, &a, write);
+    a.atomic = it->atomic;
     shadow_global(&a, addr, bytes, write);
 }
 

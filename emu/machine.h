@@ -157,6 +157,7 @@ struct item {
     bool (*step)(struct emu *e, struct item *it); /* true when finished */
     struct clock *clock;                          /* of the issuing thread */
     u32 warp, lane, loc, pc;
+    bool atomic; /* its global writes are element-wise atomic */
     struct item_check *check;
     void *payload; /* freed with the item */
 };

@@ -347,7 +347,7 @@ static bool store_step(struct emu *e, struct item *it) {
 static void store_post(struct warp *w, const struct insn *i, u32 l, struct item *it,
                        struct store *x, const struct bulk *b) {
     struct group_ring *r = &groups_of(w, true)[l];
-    x->reduce = b->reduce;
+    x->reduce = it->atomic = b->reduce;
     x->op = b->op;
     x->group = r->committed;
     r->pending[x->group % GROUP_SLOTS]++;
