@@ -17,6 +17,7 @@ void check_new(struct emu *e) {
     if (!e->checker)
         abort();
     e->checker->next_cluster = 1;
+    check_regs_new(e->checker);
 }
 
 static void dir_free(struct checker *k) {
@@ -38,6 +39,7 @@ void check_delete(struct emu *e) {
     free(k->used);
     free(k->loc);
     free(k->cluster_grid);
+    free(k->undefined);
     free(k);
 }
 

@@ -109,6 +109,7 @@ struct checker {
     u64 *cluster_grid; /* cluster number -> grid id */
     u32 cluster_cap;
     u32 serial;
+    u8 *undefined; /* per row of ops.def, see check_regs.c */
 };
 
 enum item_kind { ITEM_CP_ASYNC, ITEM_BULK, ITEM_WGMMA };
@@ -188,6 +189,8 @@ struct actor {
 void warp_actor(struct warp *w, const struct insn *i, struct actor *a);
 struct clock *clock_release(struct warp *w); /* a snapshot; the warp's epoch moves on */
 void clock_bump(struct warp *w);
+
+void check_regs_new(struct checker *k);
 
 /* --- shadow.c --- */
 
