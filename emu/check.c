@@ -718,8 +718,9 @@ void check_cta_exit(struct cta *c) {
     struct emu *e = c->grid->emu;
     for (u32 k = 0; c->check && k < e->nactive; k++)
         for (struct item *it = e->active[k]->head; it; it = it->next)
-            if (it->cta == c &&
-                (e->active[k]->kind == AG_TMA_LOAD || e->active[k]->kind == AG_REMOTE))
+            /* st.async (AG_REMOTE) carries its data in registers: it outlives its CTA, not its
+             * reader, as in FlashInfer's cluster reduction. */
+            if (it->cta == c && e->active[k]->kind == AG_TMA_LOAD)
                 emu_report_at(e, c, it->warp, it->loc, EMU_EXIT,
                               "the CTA exits while this asynchronous operation is under way");
 }
