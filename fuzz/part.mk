@@ -22,8 +22,8 @@ endif
 
 .PHONY: fuzz fuzz-build
 fuzz-build:
-	$(MAKE) FUZZING=yes NVCC= CPU_KERNEL_FLAGS='-O0 -Wno-psabi' BUILD=$(FUZZ_BUILD) CC=clang SAN=$(FUZZ_SAN) OPT='-O1 -g' \
-	    CFLAGS=-fno-sanitize-recover=all $(addprefix $(FUZZ_BUILD)/,$(FUZZ_TARGETS))
+	$(MAKE) FUZZING=yes NVCC= CPU_KERNEL_FLAGS='-O0 -Wno-psabi' BUILD=$(FUZZ_BUILD) CC=clang \
+	    SAN=$(FUZZ_SAN) OPT='-O1 -g' CFLAGS=-fno-sanitize-recover=all $(addprefix $(FUZZ_BUILD)/,$(FUZZ_TARGETS))
 
 fuzz: fuzz-build
 	fuzz/run $(FUZZ_BUILD) $(FUZZ_SECONDS)
@@ -32,7 +32,6 @@ fuzz: fuzz-build
 # clang or its runtime is missing it says so and skips. CI gives it FUZZ_SECONDS=20 per target.
 $(BUILD)/test_fuzz: fuzz/part.mk
 	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nfuzz/run --can-fuzz && %s -s BUILD=%s fuzz-build\n' \
-	    '$(MAKE)' '$(BUILD)' > $@
+	@printf '#!/bin/sh\nfuzz/run --can-fuzz && make -s BUILD=%s fuzz-build\n' '$(BUILD)' > $@
 	@printf 'exec fuzz/run %s "$${FUZZ_SECONDS:-5}" 1\n' '$(FUZZ_BUILD)' >> $@
 	@chmod +x $@
