@@ -16,7 +16,7 @@ FUZZ_TOOLS := $(addprefix $(BUILD)/tools/,safetensors.o step.o space_cpu.o flags
 $(addprefix $(BUILD)/,$(FUZZ_TARGETS)): $(BUILD)/%: $(BUILD)/fuzz/%.o $(FUZZ_TOOLS) \
     $(BUILD)/libgqa.a
 	$(CC) -pthread -fsanitize=fuzzer,address,undefined $^ -ljansson $(LIBS) -o $@
-else
+else ifeq ($(SAN),)
 TESTS += $(BUILD)/test_fuzz
 endif
 
@@ -25,7 +25,8 @@ fuzz-build:
 	$(MAKE) FUZZING=yes NVCC= CPU_KERNEL_FLAGS='-O0 -Wno-psabi' BUILD=$(FUZZ_BUILD) CC=clang \
 	    SAN=$(FUZZ_SAN) OPT='-O1 -g' CFLAGS=-fno-sanitize-recover=all $(addprefix $(FUZZ_BUILD)/,$(FUZZ_TARGETS))
 
-fuzz: fuzz-build
+fuzz:
+	@if fuzz/run --can-fuzz; then $(MAKE) fuzz-build; fi
 	fuzz/run $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
 # The bounded run of the tests; it builds its targets when it runs, so that `make` need not. Where
