@@ -5,7 +5,8 @@
 #
 #   make fuzz FUZZ_SECONDS=60        every target so long; new inputs stay in $(BUILD)/fuzz/found
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := fuzz_safetensors fuzz_step fuzz_problem
+FUZZ_TARGETS := fuzz_safetensors fuzz_step fuzz_problem fuzz_ptx
+CFLAGS_fuzz_fuzz_ptx := -Iemu
 FUZZ_SAN     := fuzzer-no-link,address,undefined
 FUZZ_BUILD   := $(BUILD)/fuzz
 
@@ -13,7 +14,9 @@ $(eval $(call cc_rule,fuzz,-D_GNU_SOURCE -Iinclude -Itools))
 
 ifeq ($(FUZZING),yes)
 FUZZ_TOOLS := $(addprefix $(BUILD)/tools/,safetensors.o step.o space_cpu.o flags.o)
-$(addprefix $(BUILD)/,$(FUZZ_TARGETS)): $(BUILD)/%: $(BUILD)/fuzz/%.o $(FUZZ_TOOLS) \
+$(BUILD)/fuzz_ptx: $(BUILD)/fuzz/fuzz_ptx.o $(EMU_RUN_OBJ)
+	$(CC) -pthread -fsanitize=fuzzer,address,undefined $^ $(LIBS) -o $@
+$(addprefix $(BUILD)/,$(filter-out fuzz_ptx,$(FUZZ_TARGETS))): $(BUILD)/%: $(BUILD)/fuzz/%.o $(FUZZ_TOOLS) \
     $(BUILD)/libgqa.a
 	$(CC) -pthread -fsanitize=fuzzer,address,undefined $^ -ljansson $(LIBS) -o $@
 else ifeq ($(SAN),)
