@@ -20,27 +20,39 @@ struct cpu_device {
 
 /* --- Kernels --- */
 
-/* Rows of another architecture are listed too, so that the names are the same everywhere. */
+/* Kernels of another architecture are listed too, so that the names are the same everywhere. */
+#define TYPES(x)                                                                                   \
+    { &x[GQA_F32], &x[GQA_BF16], &x[GQA_F16], &x[GQA_E4M3], &x[GQA_E5M2] }
+#define ALL_OPS(x)                                                                                 \
+    { TYPES(x), TYPES(x) }
+#define BF16_OPS(x, rest)                                                                          \
+    {                                                                                              \
+        {&rest[GQA_F32], &x[GQA_PRECISION_FAST], &rest[GQA_F16], &rest[GQA_E4M3],                  \
+         &rest[GQA_E5M2]},                                                                         \
+            {&rest[GQA_F32], &x[GQA_PRECISION_EXACT], &rest[GQA_F16], &rest[GQA_E4M3],             \
+             &rest[GQA_E5M2]},                                                                     \
+    }
+#define FOREIGN(kernel, text)                                                                      \
+    { .name = kernel, .needs = CPU_FOREIGN, .needs_text = text, .block_bytes = 8192 }
+
+/* block_bytes, segments: tuned on a Zen 3 (AVX2) and a Zen 5 (AVX-512), docs/benchmarks.md. */
+const struct cpu_kernel cpu_kernels[] = {
 #if defined(__x86_64__)
-#define X86_ROW(name, needs, text, ops)                                                            \
-    { name, needs, text, ops }
+    {"avx512bf16", CPU_AVX512 | CPU_AVX512_BF16, "AVX-512 F, BW, DQ, VL and BF16",
+     BF16_OPS(cpu_ops_avx512bf16, cpu_ops_avx512), 8192, 2},
+    {"avx512", CPU_AVX512, "AVX-512 F, BW, DQ and VL", ALL_OPS(cpu_ops_avx512), 8192, 2},
+    {"avx2", CPU_AVX2, "AVX2, FMA and F16C", ALL_OPS(cpu_ops_avx2), 4096, 1},
 #else
-#define X86_ROW(name, needs, text, ops)                                                            \
-    { name, CPU_FOREIGN, "an x86-64 CPU", NULL }
+    FOREIGN("avx512bf16", "an x86-64 CPU"),
+    FOREIGN("avx512", "an x86-64 CPU"),
+    FOREIGN("avx2", "an x86-64 CPU"),
 #endif
 #if defined(__aarch64__)
-#define ARM_ROW(name, needs, text, ops)                                                            \
-    { name, needs, text, ops }
+    {"neon", CPU_NEON, "Advanced SIMD", ALL_OPS(cpu_ops_neon), 8192, 1},
 #else
-#define ARM_ROW(name, needs, text, ops)                                                            \
-    { name, CPU_FOREIGN, "a 64-bit ARM CPU", NULL }
+    FOREIGN("neon", "a 64-bit ARM CPU"),
 #endif
-
-const struct cpu_kernel cpu_kernels[] = {
-    X86_ROW("avx512", CPU_AVX512, "AVX-512 F, BW, DQ and VL", cpu_ops_avx512),
-    X86_ROW("avx2", CPU_AVX2, "AVX2, FMA and F16C", cpu_ops_avx2),
-    ARM_ROW("neon", CPU_NEON, "Advanced SIMD", cpu_ops_neon),
-    {"c", 0, "nothing", cpu_ops_c},
+    {"c", 0, "nothing", ALL_OPS(cpu_ops_c), 4096, 1},
 };
 
 const int cpu_kernel_count = sizeof cpu_kernels / sizeof cpu_kernels[0];
@@ -79,7 +91,7 @@ static gqa_status find_kernel(const char *name, int *kernel, struct gqa_error *e
     if (best_distance)
         return fail(err, GQA_ERR_NAME,
                     "no CPU kernel is named \"%.40s\"; the nearest is \"%s\" (there are "
-                    "avx512, avx2, neon and c)",
+                    "avx512bf16, avx512, avx2, neon and c)",
                     name, cpu_kernels[best].name);
     *kernel = best;
     return GQA_OK;
@@ -87,7 +99,7 @@ static gqa_status find_kernel(const char *name, int *kernel, struct gqa_error *e
 
 static bool is_available(const struct cpu_device *d, int kernel) {
     const struct cpu_kernel *k = &cpu_kernels[kernel];
-    return k->ops && (d->features & k->needs) == k->needs;
+    return k->ops[0][0] && (d->features & k->needs) == k->needs;
 }
 
 /* --- The device --- */
@@ -200,7 +212,7 @@ static gqa_status cpu_plan(gqa_device *device, const char *kernel, gqa_plan *pla
     const gqa_status status = choose_kernel(d, kernel, &plan->choice.kernel, err);
     if (status)
         return status;
-    cpu_layout(p, &l);
+    cpu_layout(p, &cpu_kernels[plan->choice.kernel], &l);
     if (l.workspace_bytes > PTRDIFF_MAX / 4)
         return fail(err, GQA_ERR_SHAPE,
                     "%lld splits of %lld sequences need more workspace than there is memory",
@@ -228,8 +240,9 @@ static gqa_status cpu_plan(gqa_device *device, const char *kernel, gqa_plan *pla
 static struct cpu_call call_of(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,
                                int threads) {
     struct cpu_call c = {.plan = plan, .p = &plan->problem, .t = t, .workspace = workspace};
-    c.ops = &cpu_kernels[plan->choice.kernel].ops[plan->problem.kv_type];
-    cpu_layout(c.p, &c.layout);
+    const struct cpu_kernel *kernel = &cpu_kernels[plan->choice.kernel];
+    c.ops = kernel->ops[c.p->precision][c.p->kv_type];
+    cpu_layout(c.p, kernel, &c.layout);
     cpu_call_begin(&c, threads);
     return c;
 }

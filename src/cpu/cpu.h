@@ -52,6 +52,10 @@ struct cpu_block {
 /* The functions of a kernel for one KV type. */
 struct cpu_ops {
     float gain; /* the kernel reads K and V as 1 / gain of their value */
+    /* NULL, or: can `block` take this query row? If one of a lane's cannot, `wide` is used for the
+     * lane; it keeps the order of acc. */
+    bool (*fits)(const void *row, enum gqa_type type, int head_dim);
+    const struct cpu_ops *wide;
     void (*prepare)(float *q, const void *row, enum gqa_type type, int head_dim);
     void (*block)(const struct cpu_block *b);
     /* o[d] = acc * factor in natural order; o may not be acc */
@@ -62,14 +66,17 @@ struct cpu_kernel {
     const char *name;
     unsigned needs;
     const char *needs_text;
-    const struct cpu_ops *ops; /* [gqa_type], NULL where this build cannot have the kernel */
+    /* By gqa_precision and gqa_type; NULL where this build cannot have the kernel. */
+    const struct cpu_ops *ops[2][5];
+    int block_bytes; /* of K in a block: what is fetched ahead must survive in the first cache */
+    int segments;    /* distant pieces of a row that a block takes its tokens from */
 };
 
 extern const struct cpu_kernel cpu_kernels[]; /* best first (cpu.c) */
 extern const int cpu_kernel_count;
 
-extern const struct cpu_ops cpu_ops_c[], cpu_ops_avx2[], cpu_ops_avx512[], cpu_ops_avx512bf16[],
-    cpu_ops_neon[];
+extern const struct cpu_ops cpu_ops_c[], cpu_ops_avx2[], cpu_ops_avx512[], cpu_ops_neon[];
+extern const struct cpu_ops cpu_ops_avx512bf16[]; /* bf16 only, by gqa_precision */
 
 /* Everything that a plan fixes; share.c computes it from a normal problem alone. */
 struct cpu_layout {
@@ -78,6 +85,7 @@ struct cpu_layout {
     int rows;                 /* query rows of one KV head: group * q_tokens */
     int q_stride, acc_stride; /* floats */
     int block;                /* tokens per block */
+    int segments;             /* pieces of a row that a block is made of */
     int workers;              /* scratch areas */
     int64_t splits;           /* per row in the fixed and invariant modes, else 0 */
     int64_t split_tokens;     /* invariant mode */
@@ -116,7 +124,7 @@ struct cpu_lane {
 };
 
 /* share.c */
-void cpu_layout(const struct gqa_problem *p, struct cpu_layout *l);
+void cpu_layout(const struct gqa_problem *p, const struct cpu_kernel *kernel, struct cpu_layout *l);
 struct cpu_row cpu_row(const struct cpu_call *c, int64_t batch);
 /* How many shares `tokens` (of all sequences, their constants included) make on so many threads. */
 int64_t cpu_share_count(const struct gqa_problem *p, const struct cpu_layout *l, int64_t tokens,

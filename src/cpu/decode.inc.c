@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The algorithm, once, in vector extensions; included by one small file per instruction set.
+ * The algorithm, once, in vector extensions; included by one small file per instruction set, which
+ * then takes its table of functions from decode_ops.inc.c.
  *
  * A block is up to 64 rows of K and V. Its query rows are taken 16 at a time: scores = q k for all
  * tokens, softmax in base 2 with a running maximum, acc = acc * shrink + weights v. Within that,
@@ -7,15 +8,19 @@
  *
  * The including file defines
  *     V               floats of a vector
- *     EVEN, ODD       __builtin_shufflevector indices of the even and odd elements of two vectors
- *     LOW, HIGH       ... of the two interleaved halves (the inverse)
+ *     load_bf16(p, vf *a, vf *b)   2V bf16 elements, dealt to a and b in whatever order is cheap:
+ *     FIRST, SECOND   the __builtin_shufflevector indices that give a and b from natural order
+ *     LOW, HIGH       ... and natural order from a and b
  *     vf, vi, vu16, vu8   vectors of V floats, int32, uint16, uint8
  *     vf from_f16(vu16)   IEEE half to float
  *     vf exp2_scale(vf p, vf n)   p * 2^n for n a whole number in [-127, 128]; 0 at n = -127
+ *     v4, v4 sum4(vf, vf, vf, vf)   the sum of each
  *     float sum_v(vf)
+ *     KEEP(vf)        keeps a loaded vector from being folded into each of its uses
+ *     TOKENS_4, TOKENS_2, PAIRS_4   tile sizes, by the number of registers
  *
- * Order of elements: K and V come as pairs of vectors of 2V elements. bf16 splits a pair into even
- * and odd elements (a shift and a mask), the other types keep their order. q and acc follow. */
+ * Order of elements: K and V come as pairs of vectors of 2V elements. bf16 deals its elements to
+ * the two as load_bf16 does, the other types keep their order. q and acc follow. */
 #include "cpu.h"
 
 #include <math.h>
@@ -91,9 +96,9 @@ INLINE struct pair load_natural(const int type, const char *p) {
 INLINE struct pair load_pair(const int type, const char *p) {
     if (type != GQA_BF16)
         return load_natural(type, p);
-    vi x;
-    memcpy(&x, p, sizeof x);
-    return (struct pair){(vf)(x << 16), (vf)(x & (int)0xffff0000)};
+    struct pair x;
+    load_bf16(p, &x.a, &x.b);
+    return x;
 }
 
 INLINE int type_bytes(const int type) {
@@ -110,8 +115,8 @@ INLINE struct pair load_rest(const int type, const char *p, int elements, const 
 INLINE struct pair split_order(const int type, struct pair x) {
     if (type != GQA_BF16)
         return x;
-    return (struct pair){__builtin_shufflevector(x.a, x.b, EVEN),
-                         __builtin_shufflevector(x.a, x.b, ODD)};
+    return (struct pair){__builtin_shufflevector(x.a, x.b, FIRST),
+                         __builtin_shufflevector(x.a, x.b, SECOND)};
 }
 
 INLINE struct pair natural_order(const int type, struct pair x) {
@@ -197,72 +202,124 @@ INLINE void prefetch(const char *p) {
     __builtin_prefetch(p, 0, 3);
 }
 
-/* s[r][t] = q[r] k[t] for R rows and T tokens. */
+/* Query rows of a tile are taken by 4, the rest by 3, 2 or 1; fewer rows take more tokens or
+ * columns, so that there are always enough independent sums for the multiply-add's latency. */
+INLINE int tile_tokens(const int R) {
+    return R == 4 ? TOKENS_4 : R == 3 ? 4 : R == 2 ? TOKENS_2 : 8;
+}
+
+INLINE int tile_pairs(const int R) {
+    return R == 4 ? PAIRS_4 : R == 3 ? PAIRS_4 : R == 2 ? 2 * PAIRS_4 : 4;
+}
+
+/* Sums of the elements of R * T vectors to s[r][t]. */
+INLINE void store_sums(const int R, const int T, const vf *acc, float *s) {
+    if (T == 2) {
+#pragma GCC unroll 2
+        for (int r = 0; r < R; r += 2) {
+            const v4 x = sum4(acc[2 * r], acc[2 * r + 1], acc[2 * r + 2], acc[2 * r + 3]);
+            memcpy(s + r * SCORES, &x, 8);
+            memcpy(s + (r + 1) * SCORES, (const char *)&x + 8, 8);
+        }
+        return;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int t = 0; t < T; t += 4) {
+            const vf *a = acc + r * T + t;
+            const v4 x = sum4(a[0], a[1], a[2], a[3]);
+            memcpy(s + r * SCORES + t, &x, sizeof x);
+        }
+}
+
+/* s[r][t] = q[r] k[t] for R rows and T tokens; meanwhile the same bytes of `ahead` are fetched. */
 INLINE void score_tile(const int type, const int R, const int T, const struct cpu_block *b,
                        const float *q, const char *const *k, const char *const *ahead, float *s) {
     const int size = type_bytes(type);
+    const char *row[8], *next[8];
     vf acc[4 * 8];
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) {
+        row[t] = k[t];
+        next[t] = ahead[t];
+    }
 #pragma GCC unroll 32
     for (int i = 0; i < R * T; i++)
         acc[i] = (vf){0};
     int d = 0;
     for (; d + PAIR <= b->head_dim; d += PAIR) {
-        struct pair x[8];
-#pragma GCC unroll 8
-        for (int t = 0; t < T; t++)
-            x[t] = load_pair(type, k[t] + d * size);
-        if (ahead && (d * size) % 64 == 0)
+        if ((d * size) % 64 == 0)
 #pragma GCC unroll 8
             for (int t = 0; t < T; t++)
-                prefetch(ahead[t] + d * size);
+                prefetch(next[t] + d * size);
+        if (R == 4) {
+            /* K in registers, each vector of q is loaded once for all tokens. */
+            struct pair x[4];
 #pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            const vf qa = load_f(q + r * b->q_stride + d);
-            const vf qb = load_f(q + r * b->q_stride + d + V);
-#pragma GCC unroll 8
             for (int t = 0; t < T; t++)
-                acc[r * T + t] += qa * x[t].a;
+                x[t] = load_pair(type, row[t] + d * size);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; r++) {
+                vf qa = load_f(q + r * b->q_stride + d);
+                KEEP(qa);
+#pragma GCC unroll 4
+                for (int t = 0; t < T; t++)
+                    acc[r * T + t] += qa * x[t].a;
+                vf qb = load_f(q + r * b->q_stride + d + V);
+                KEEP(qb);
+#pragma GCC unroll 4
+                for (int t = 0; t < T; t++)
+                    acc[r * T + t] += qb * x[t].b;
+            }
+        } else {
 #pragma GCC unroll 8
-            for (int t = 0; t < T; t++)
-                acc[r * T + t] += qb * x[t].b;
+            for (int t = 0; t < T; t++) {
+                const struct pair x = load_pair(type, row[t] + d * size);
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++) {
+                    acc[r * T + t] += load_f(q + r * b->q_stride + d) * x.a;
+                    acc[r * T + t] += load_f(q + r * b->q_stride + d + V) * x.b;
+                }
+            }
         }
     }
     if (d < b->head_dim)
+#pragma GCC unroll 8
         for (int t = 0; t < T; t++) {
-            const struct pair x = load_rest(type, k[t] + d * size, b->head_dim - d, 0);
+            const struct pair x = load_rest(type, row[t] + d * size, b->head_dim - d, 0);
 #pragma GCC unroll 4
             for (int r = 0; r < R; r++)
                 acc[r * T + t] += load_f(q + r * b->q_stride + d) * x.a +
                                   load_f(q + r * b->q_stride + d + V) * x.b;
         }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int t = 0; t < T; t++)
-            s[r * SCORES + t] = sum_v(acc[r * T + t]);
+    store_sums(R, T, acc, s);
 }
 
-INLINE void score_rows(const int type, const int R, const int T, const struct cpu_block *b, int row,
-                       float *s, bool is_first) {
+/* Only the first tile of a block fetches V; for the others K stands in, which is there already. One
+ * body for both halves the code. */
+INLINE void score_rows(const int type, const int R, const struct cpu_block *b, int row, float *s) {
     const float *q = b->q + (int64_t)row * b->q_stride;
+    const char *const *ahead = row ? b->k : b->v;
+    const int T = tile_tokens(R);
     for (int t = 0; t < b->tokens; t += T)
-        score_tile(type, R, T, b, q, b->k + t, is_first ? b->v + t : NULL, s + t);
+        score_tile(type, R, T, b, q, b->k + t, ahead + t, s + t);
 }
 
 INLINE void scores(const int type, const struct cpu_block *b, int first, int rows, float *s) {
     int r = 0;
     for (; r + 4 <= rows; r += 4)
-        score_rows(type, 4, 2, b, first + r, s + r * SCORES, first + r == 0);
+        score_rows(type, 4, b, first + r, s + r * SCORES);
     s += r * SCORES;
     switch (rows - r) {
     case 3:
-        score_rows(type, 3, 3, b, first + r, s, first + r == 0);
+        score_rows(type, 3, b, first + r, s);
         break;
     case 2:
-        score_rows(type, 2, 4, b, first + r, s, first + r == 0);
+        score_rows(type, 2, b, first + r, s);
         break;
     case 1:
-        score_rows(type, 1, 8, b, first + r, s, first + r == 0);
+        score_rows(type, 1, b, first + r, s);
         break;
     default:
         break;
@@ -310,92 +367,117 @@ INLINE float softmax_row(const struct cpu_block *b, int row, float *s) {
 
 /* --- Values --- */
 
-/* Rows of the next block to fetch while this one is multiplied, one line at a time. */
+/* Lines of the next block's rows that are fetched while V is multiplied, row after row. */
 struct ahead {
     const char *const *rows;
-    int left, offset, bytes;
+    int offset, bytes, lines; /* lines left */
 };
 
-INLINE void ahead_step(struct ahead *a) {
-    if (a->left <= 0)
-        return;
-    prefetch(*a->rows + a->offset);
-    a->offset += 64;
-    if (a->offset >= a->bytes) {
-        a->offset = 0;
-        a->rows++;
-        a->left--;
+INLINE void ahead_fetch(struct ahead *a, const int lines) {
+#pragma GCC unroll 8
+    for (int i = 0; i < lines; i++) {
+        prefetch(*a->rows + a->offset);
+        a->offset += 64;
+        const bool is_done = a->offset >= a->bytes;
+        a->rows += is_done;
+        a->offset = is_done ? 0 : a->offset;
     }
 }
 
-/* acc[r] = acc[r] * shrink[r] + sum over tokens of w[r][t] v[t], for R rows and C pairs. */
+/* One token for R rows and C pairs of columns. */
+INLINE void value_step(const int type, const int R, const int C, vf *a, const char *v,
+                       const float *w, int elements) {
+    const int size = type_bytes(type);
+    vf weight[4];
+    if (C > 1)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            weight[r] = splat(w[r * SCORES]);
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) {
+        const struct pair x = C == 1 && elements < PAIR ? load_rest(type, v, elements, 0)
+                                                        : load_pair(type, v + c * PAIR * size);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            const vf p = C > 1 ? weight[r] : splat(w[r * SCORES]);
+            a[(r * C + c) * 2] += p * x.a;
+            a[(r * C + c) * 2 + 1] += p * x.b;
+        }
+    }
+}
+
+/* acc[r] = acc[r] * shrink[r] + sum over tokens of w[r][t] v[t], for R rows and C pairs from
+ * column d on. The share of the next rows that belongs to so many columns is fetched, if so much is
+ * left. `elements` is less than a pair only at the end of an odd row, and only with C = 1. */
 INLINE void value_tile(const int type, const int R, const int C, const struct cpu_block *b,
                        float *acc, int d, const float *w, const float *shrink, int elements,
                        struct ahead *ahead) {
-    const int size = type_bytes(type);
+    const int size = type_bytes(type), lines_of_4 = C * PAIR * size / 16;
+    const char *const *const v = b->v;
+    const int tokens = b->tokens;
+    const int lines = tokens / 4 * lines_of_4;
+    const bool fetch = ahead->lines >= lines;
+    struct ahead next = *ahead;
     vf a[4 * 4 * 2];
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
         for (int c = 0; c < 2 * C; c++)
             a[r * 2 * C + c] = load_f(acc + r * b->acc_stride + d + c * V) * shrink[r];
-    for (int t = 0; t < b->tokens; t++) {
-        struct pair x[4];
-        if (elements)
-            x[0] = load_rest(type, b->v[t] + d * size, elements, 0);
-        else
+    int t = 0;
+    for (; t + 4 <= tokens; t += 4)
 #pragma GCC unroll 4
-            for (int c = 0; c < C; c++)
-                x[c] = load_pair(type, b->v[t] + (d + c * PAIR) * size);
-        if (ahead)
-            ahead_step(ahead);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            const vf weight = splat(w[r * SCORES + t]);
-#pragma GCC unroll 4
-            for (int c = 0; c < C; c++) {
-                a[(r * C + c) * 2] += weight * x[c].a;
-                a[(r * C + c) * 2 + 1] += weight * x[c].b;
-            }
+        for (int i = 0; i < 4; i++) {
+            value_step(type, R, C, a, v[t + i] + d * size, w + t + i, elements);
+            if (fetch)
+                ahead_fetch(&next, lines_of_4 * (i + 1) / 4 - lines_of_4 * i / 4);
         }
-    }
+    for (; t < tokens; t++)
+        value_step(type, R, C, a, v[t] + d * size, w + t, elements);
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
         for (int c = 0; c < 2 * C; c++)
             store_f(acc + r * b->acc_stride + d + c * V, a[r * 2 * C + c]);
+    if (fetch) {
+        next.lines -= lines;
+        *ahead = next;
+    }
 }
 
-INLINE void value_rows(const int type, const int R, const int C, const struct cpu_block *b, int row,
-                       const float *w, const float *shrink, bool is_first) {
+INLINE void value_rows(const int type, const int R, const struct cpu_block *b, int row,
+                       const float *w, const float *shrink) {
+    const int C = tile_pairs(R), row_bytes = b->head_dim * type_bytes(type);
     float *acc = b->acc + (int64_t)row * b->acc_stride;
-    struct ahead ahead = {b->next_k, b->next_tokens, 0, b->head_dim * type_bytes(type)};
-    struct ahead *a = is_first && b->next_tokens ? &ahead : NULL;
+    struct ahead ahead = {b->next_k, 0, row_bytes,
+                          row ? 0 : b->next_tokens * ((row_bytes + 63) / 64)};
     int d = 0;
-    for (; d + C * PAIR <= b->head_dim_v; d += C * PAIR)
-        value_tile(type, R, C, b, acc, d, w, shrink, 0, a);
-    for (; d + PAIR <= b->head_dim_v; d += PAIR)
-        value_tile(type, R, 1, b, acc, d, w, shrink, 0, a);
-    if (d < b->head_dim_v)
-        value_tile(type, R, 1, b, acc, d, w, shrink, b->head_dim_v - d, NULL);
+    for (; C > 1 && d + C * PAIR <= b->head_dim_v; d += C * PAIR)
+        value_tile(type, R, C, b, acc, d, w, shrink, PAIR, &ahead);
+    for (; d < b->head_dim_v; d += PAIR) {
+        const int left = b->head_dim_v - d;
+        value_tile(type, R, 1, b, acc, d, w, shrink, left < PAIR ? left : PAIR, &ahead);
+    }
+    for (; ahead.lines > 0; ahead.lines--)
+        ahead_fetch(&ahead, 1);
 }
 
 INLINE void values(const int type, const struct cpu_block *b, int first, int rows, const float *w,
                    const float *shrink) {
     int r = 0;
     for (; r + 4 <= rows; r += 4)
-        value_rows(type, 4, 1, b, first + r, w + r * SCORES, shrink + r, first + r == 0);
+        value_rows(type, 4, b, first + r, w + r * SCORES, shrink + r);
     w += r * SCORES;
     shrink += r;
     switch (rows - r) {
     case 3:
-        value_rows(type, 3, 1, b, first + r, w, shrink, first + r == 0);
+        value_rows(type, 3, b, first + r, w, shrink);
         break;
     case 2:
-        value_rows(type, 2, 2, b, first + r, w, shrink, first + r == 0);
+        value_rows(type, 2, b, first + r, w, shrink);
         break;
     case 1:
-        value_rows(type, 1, 4, b, first + r, w, shrink, first + r == 0);
+        value_rows(type, 1, b, first + r, w, shrink);
         break;
     default:
         break;
@@ -415,28 +497,3 @@ INLINE void block_of(const int type, const struct cpu_block *b) {
         values(type, b, first, rows, s, shrink);
     }
 }
-
-#define OPS(name, TYPE)                                                                            \
-    static void name##_prepare(float *q, const void *row, enum gqa_type type, int head_dim) {      \
-        prepare_row(TYPE, q, row, type, head_dim);                                                 \
-    }                                                                                              \
-    static void name##_block(const struct cpu_block *b) {                                          \
-        block_of(TYPE, b);                                                                         \
-    }                                                                                              \
-    static void name##_unpack(float *o, const float *acc, float factor, int head_dim_v) {          \
-        unpack_row(TYPE, o, acc, factor, head_dim_v);                                              \
-    }
-
-OPS(f32, GQA_F32)
-OPS(bf16, GQA_BF16)
-OPS(f16, GQA_F16)
-OPS(e4m3, GQA_E4M3)
-OPS(e5m2, GQA_E5M2)
-
-const struct cpu_ops OPS_NAME[] = {
-    [GQA_F32] = {1, f32_prepare, f32_block, f32_unpack},
-    [GQA_BF16] = {1, bf16_prepare, bf16_block, bf16_unpack},
-    [GQA_F16] = {1, f16_prepare, f16_block, f16_unpack},
-    [GQA_E4M3] = {256, e4m3_prepare, e4m3_block, e4m3_unpack},
-    [GQA_E5M2] = {1, e5m2_prepare, e5m2_block, e5m2_unpack},
-};

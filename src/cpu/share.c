@@ -94,7 +94,8 @@ static size_t layout_workspace(const struct gqa_problem *p, int64_t most_rows,
     return l->slot_offset + (size_t)times_upto(l->slots, l->slot_floats * 4, INT64_MAX / 2);
 }
 
-void cpu_layout(const struct gqa_problem *p, struct cpu_layout *l) {
+void cpu_layout(const struct gqa_problem *p, const struct cpu_kernel *kernel,
+                struct cpu_layout *l) {
     *l = (struct cpu_layout){.rows = problem_group(p) * p->q_tokens};
     l->q_stride = (int)round_up(p->head_dim, CPU_DIM_PAD);
     l->acc_stride = (int)round_up(p->head_dim_v, CPU_DIM_PAD);
@@ -112,7 +113,8 @@ void cpu_layout(const struct gqa_problem *p, struct cpu_layout *l) {
 
     const int row_bytes = (p->head_dim > p->head_dim_v ? p->head_dim : p->head_dim_v) *
                           (int)gqa_type_bytes(p->kv_type);
-    l->block = (int)max64(16, min64(CPU_BLOCK, 8192 / row_bytes / 16 * 16));
+    l->block = (int)max64(16, min64(CPU_BLOCK, kernel->block_bytes / row_bytes / 16 * 16));
+    l->segments = kernel->segments;
 
     l->workspace_bytes = layout_workspace(p, is_by_token ? more_rows : l->rows, l);
 

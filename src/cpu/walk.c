@@ -18,13 +18,15 @@ struct walk {
     const struct cpu_call *c;
     const struct cpu_row *row;
     const struct cpu_lane *lane;
+    const struct cpu_ops *ops;
     struct cpu_state state;
     float *q;
     int rows; /* query rows of a head in this sequence */
     int64_t entry;
     const int32_t *pages;
-    int64_t at, end; /* tokens of the interior still to do */
-    int head;        /* next head at `at` */
+    int64_t at, end;              /* tokens of the interior still to do */
+    int head;                     /* next head at `at` */
+    int64_t segment, segment_end; /* tokens of a segment; where the first one ends */
 };
 
 static const char zero_row[GQA_MAX_HEAD_DIM * 4] __attribute__((aligned(64)));
@@ -37,34 +39,37 @@ static void fill_run(const char **rows, const void *base, int64_t first, int64_t
         rows[i] = at + i * step;
 }
 
-static void fill_rows(const struct walk *w, struct rows *r, int64_t first, int tokens, int head) {
+/* Rows at .. at + tokens - 1 of *r become tokens first .. of head r->head. */
+static void fill_rows(const struct walk *w, struct rows *r, int at, int64_t first, int tokens) {
     const struct gqa_problem *p = w->c->p;
     const int64_t size = (int64_t)gqa_type_bytes(p->kv_type);
-    const int64_t k_head = head * p->k.head, v_head = head * p->v.head;
+    const int64_t k_head = r->head * p->k.head, v_head = r->head * p->v.head;
     const int64_t k_step = p->k.token * size, v_step = p->v.token * size;
     const void *const k = w->c->t->k, *const v = w->c->t->v;
     if (p->paging == GQA_CONTIGUOUS) {
-        fill_run(r->k, k, (w->entry * p->k.batch + first * p->k.token + k_head) * size, k_step,
+        fill_run(r->k + at, k, (w->entry * p->k.batch + first * p->k.token + k_head) * size, k_step,
                  tokens);
-        fill_run(r->v, v, (w->entry * p->v.batch + first * p->v.token + v_head) * size, v_step,
+        fill_run(r->v + at, v, (w->entry * p->v.batch + first * p->v.token + v_head) * size, v_step,
                  tokens);
-    } else {
-        int64_t page = first / p->page_size, slot = first % p->page_size;
-        for (int i = 0; i < tokens; page++, slot = 0) {
-            const int64_t left = p->page_size - slot;
-            const int n = left < tokens - i ? (int)left : tokens - i;
-            const int64_t number = w->pages[page];
-            fill_run(r->k + i, k, (number * p->k.batch + slot * p->k.token + k_head) * size, k_step,
-                     n);
-            fill_run(r->v + i, v, (number * p->v.batch + slot * p->v.token + v_head) * size, v_step,
-                     n);
-            i += n;
-        }
+        return;
     }
+    int64_t page = first / p->page_size, slot = first % p->page_size;
+    for (const int end = at + tokens; at < end; page++, slot = 0) {
+        const int64_t left = p->page_size - slot;
+        const int n = left < end - at ? (int)left : end - at;
+        const int64_t number = w->pages[page];
+        fill_run(r->k + at, k, (number * p->k.batch + slot * p->k.token + k_head) * size, k_step,
+                 n);
+        fill_run(r->v + at, v, (number * p->v.batch + slot * p->v.token + v_head) * size, v_step,
+                 n);
+        at += n;
+    }
+}
+
+static void end_rows(struct rows *r, int tokens) {
+    r->tokens = tokens;
     for (int i = tokens; i < tokens + CPU_PAD; i++)
         r->k[i] = r->v[i] = zero_row;
-    r->tokens = tokens;
-    r->head = head;
 }
 
 /* --- Blocks --- */
@@ -91,7 +96,7 @@ static void run_block(const struct walk *w, const struct rows *r, const struct r
     const struct gqa_problem *p = w->c->p;
     const struct cpu_layout *l = &w->c->layout;
     const int64_t at = (int64_t)(r->head - w->lane->head) * w->rows + first_row;
-    const float scale = p->scale * k_scale_of(w, r->head) * w->c->ops->gain;
+    const float scale = p->scale * k_scale_of(w, r->head) * w->ops->gain;
     const float log2_e = 1.44269504088896340736f;
     const struct cpu_block b = {
         .k = r->k,
@@ -112,28 +117,45 @@ static void run_block(const struct walk *w, const struct rows *r, const struct r
         .scale_cap = p->softcap > 0 ? scale / p->softcap : 0,
         .cap_log2 = p->softcap * log2_e,
     };
-    w->c->ops->block(&b);
+    w->ops->block(&b);
 }
 
-/* The next block of the interior, heads innermost; false at its end. */
+/* The next block of the interior, heads innermost; false at its end. While segments last, a block
+ * takes an equal piece of each: softmax does not care about order, and the memory system gets
+ * several streams. */
 static bool next_rows(struct walk *w, struct rows *r) {
+    const int block = w->c->layout.block, segments = w->c->layout.segments;
     if (w->at >= w->end)
         return false;
-    const int64_t left = w->end - w->at;
-    const int tokens = left < w->c->layout.block ? (int)left : w->c->layout.block;
-    fill_rows(w, r, w->at, tokens, w->head);
+    int step;
+    r->head = w->head;
+    if (w->at < w->segment_end) {
+        step = block / segments;
+        for (int i = 0; i < segments; i++)
+            fill_rows(w, r, i * step, w->at + i * w->segment, step);
+        end_rows(r, segments * step);
+    } else {
+        step = w->end - w->at < block ? (int)(w->end - w->at) : block;
+        fill_rows(w, r, 0, w->at, step);
+        end_rows(r, step);
+    }
     if (++w->head == w->lane->head + w->lane->heads) {
         w->head = w->lane->head;
-        w->at += tokens;
+        w->at += step;
+        if (w->at == w->segment_end)
+            w->at += (segments - 1) * w->segment;
     }
     return true;
 }
 
 static void run_interior(struct walk *w, int64_t begin, int64_t end) {
+    const int segments = w->c->layout.segments, step = w->c->layout.block / segments;
     struct rows rows[2];
     w->at = begin;
     w->end = end;
     w->head = w->lane->head;
+    w->segment = segments > 1 ? (end - begin) / segments / step * step : 0;
+    w->segment_end = begin + w->segment;
     int now = 0;
     bool more = next_rows(w, &rows[0]);
     while (more) {
@@ -158,28 +180,47 @@ static void run_edge(const struct walk *w, int64_t begin, int64_t end) {
                 to = to < at + block ? to : at + block;
                 if (from >= to)
                     continue;
-                fill_rows(w, &rows, from, (int)(to - from), h);
+                rows.head = h;
+                fill_rows(w, &rows, 0, from, (int)(to - from));
+                end_rows(&rows, (int)(to - from));
                 run_block(w, &rows, NULL, i * group, group);
             }
 }
 
 /* --- The lane --- */
 
+/* The query row of head h, query token i, row g of the group. */
+static const char *query(const struct walk *w, int h, int i, int g) {
+    const struct gqa_problem *p = w->c->p;
+    const int64_t start = p->q_ragged ? w->row->q_row * p->q.token : w->lane->batch * p->q.batch;
+    const int64_t head = (int64_t)h * problem_group(p) + g;
+    const int64_t at = start + i * p->q.token + head * p->q.head;
+    return (const char *)w->c->t->q + at * (int64_t)gqa_type_bytes(p->q_type);
+}
+
+/* The lane's functions, from its own queries alone, so that all pieces of a lane agree. */
+static const struct cpu_ops *choose_ops(const struct walk *w) {
+    const struct gqa_problem *p = w->c->p;
+    const struct cpu_ops *ops = w->c->ops;
+    if (!ops->fits)
+        return ops;
+    for (int h = w->lane->head; h < w->lane->head + w->lane->heads; h++)
+        for (int i = 0; i < w->row->q_tokens; i++)
+            for (int g = 0; g < problem_group(p); g++)
+                if (!ops->fits(query(w, h, i, g), p->q_type, p->head_dim))
+                    return ops->wide;
+    return ops;
+}
+
 static void prepare(const struct walk *w) {
     const struct gqa_problem *p = w->c->p;
     const struct cpu_layout *l = &w->c->layout;
-    const struct cpu_lane *lane = w->lane;
-    const int group = problem_group(p);
-    const int64_t size = (int64_t)gqa_type_bytes(p->q_type);
-    const int64_t start = p->q_ragged ? w->row->q_row * p->q.token : lane->batch * p->q.batch;
-    const int64_t rows = (int64_t)lane->heads * w->rows;
+    const int64_t rows = (int64_t)w->lane->heads * w->rows;
     float *q = w->q;
-    for (int h = lane->head; h < lane->head + lane->heads; h++)
+    for (int h = w->lane->head; h < w->lane->head + w->lane->heads; h++)
         for (int i = 0; i < w->row->q_tokens; i++)
-            for (int g = 0; g < group; g++, q += l->q_stride) {
-                const int64_t at = start + i * p->q.token + (int64_t)(h * group + g) * p->q.head;
-                w->c->ops->prepare(q, (const char *)w->c->t->q + at * size, p->q_type, p->head_dim);
-            }
+            for (int g = 0; g < problem_group(p); g++, q += l->q_stride)
+                w->ops->prepare(q, query(w, h, i, g), p->q_type, p->head_dim);
     memset(w->state.acc, 0, (size_t)(rows * l->acc_stride) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
         w->state.max[r] = -INFINITY;
@@ -205,6 +246,7 @@ void cpu_lane_run(const struct cpu_call *c, const struct cpu_row *row, const str
         w.pages = c->t->block_table + w.entry * p->table_stride;
     else if (p->paging == GQA_PAGED_CSR)
         w.pages = c->t->page_indices + c->t->page_indptr[w.entry];
+    w.ops = choose_ops(&w);
     prepare(&w);
 
     if (lane->begin < lane->end) {
