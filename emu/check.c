@@ -17,6 +17,7 @@ void check_new(struct emu *e) {
     if (!e->checker)
         abort();
     e->checker->next_cluster = 1;
+    check_regs_new(e->checker);
 }
 
 static void dir_free(struct checker *k) {
@@ -38,6 +39,7 @@ void check_delete(struct emu *e) {
     free(k->used);
     free(k->loc);
     free(k->cluster_grid);
+    free(k->undefined);
     free(k);
 }
 
@@ -600,8 +602,16 @@ void check_item_begin(struct warp *w, struct item *it, bool async) {
 void check_item_join(struct warp *w, struct item *it) {
     if (!w->check)
         return;
+    if (!it->check->meet)
+        it->check->meet = clock_copy(w->cta->grid->emu, it->clock);
+    clock_meet(it->check->meet, w->check->clock);
     clock_join(w->cta->grid->emu, it->clock, w->check->clock);
     clock_bump(w);
+}
+/* The next reads are made for every issuing warp, and must be ordered after what each knows. */
+void check_item_meet(struct item *it, bool on) {
+    if (it->check)
+        it->check->use_meet = on;
 }
 void check_item_group(struct warp *w, struct item *it, u32 kind, u32 group, u32 lanes) {
     if (w->check)
@@ -616,7 +626,8 @@ static void item_actor(struct emu *e, struct item *it, struct actor *a, bool wri
                         .loc = it->loc,
                         .who = it->check->who,
                         .epoch = it->check->epoch - (write || it->check->tensor ? 0 : 1),
-                        .clock = it->clock,
+                        .clock =
+                            it->check->use_meet && it->check->meet ? it->check->meet : it->clock,
                         .async = it->check->async,
                         .grid = it->grid->id,
                         .grid_acquired = !w->check || w->check->grid_acquired};
@@ -659,6 +670,8 @@ struct clock *check_item_part(struct emu *e, struct item *it) {
 }
 struct clock *check_item_done(struct emu *e, struct item *it) {
     struct clock *c = check_item_part(e, it);
+    if (it->check)
+        clock_drop(it->check->meet);
     free(it->check);
     it->check = NULL;
     return c;
@@ -716,8 +729,9 @@ void check_cta_exit(struct cta *c) {
     struct emu *e = c->grid->emu;
     for (u32 k = 0; c->check && k < e->nactive; k++)
         for (struct item *it = e->active[k]->head; it; it = it->next)
-            if (it->cta == c &&
-                (e->active[k]->kind == AG_TMA_LOAD || e->active[k]->kind == AG_REMOTE))
+            /* st.async (AG_REMOTE) carries its data in registers: it outlives its CTA, not its
+             * reader, as in FlashInfer's cluster reduction. */
+            if (it->cta == c && e->active[k]->kind == AG_TMA_LOAD)
                 emu_report_at(e, c, it->warp, it->loc, EMU_EXIT,
                               "the CTA exits while this asynchronous operation is under way");
 }

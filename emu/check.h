@@ -48,6 +48,7 @@ void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32
                      bool async);
 void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write);
 void check_item_join(struct warp *w, struct item *it); /* another warp issued its share */
+void check_item_meet(struct item *it, bool on);
 /* Registers that an asynchronous operation writes (or reads, written false) until cleared. */
 void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group);
 void check_pending_clear(struct warp *w, u64 upto); /* groups below upto are complete */

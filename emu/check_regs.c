@@ -6,25 +6,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_copy(const struct insn *i) {
-    const char *s = op_rows[i->op].base;
-    return !strcmp(s, "mov") || !strcmp(s, "selp");
+/* What an undefined source means to an instruction: compilers leave values undefined where nothing
+ * depends on them, so most only hand it on. */
+enum undefined { HAND_ON, IS_AND, IS_OR, IS_SELECT, IS_COPY, NEEDS_ALL, NEEDS_LAST, NEEDS_GUARD };
+
+static const struct {
+    const char *base;
+    u8 kind;
+} kinds[] = {{"and", IS_AND},
+             {"or", IS_OR},
+             {"selp", IS_SELECT},
+             {"mov", IS_COPY},
+             {"bra", NEEDS_ALL},
+             {"ld", NEEDS_ALL},
+             {"st", NEEDS_LAST},
+             {"stmatrix", NEEDS_LAST},
+             {"tcgen05.st", NEEDS_LAST},
+             {"call", NEEDS_GUARD}};
+
+void check_regs_new(struct checker *k) {
+    static const char *const strict[] = {
+        "bar",   "barrier",  "mbarrier", "cp.",  "atom", "red.",     "red",           "tcgen05.",
+        "wgmma", "ldmatrix", "fence",    "exit", "ret",  "st.async", "griddepcontrol"};
+    k->undefined = calloc(op_row_count, 1);
+    if (!k->undefined)
+        abort();
+    for (u32 r = 0; r < op_row_count; r++) {
+        const char *b = op_rows[r].base;
+        for (u32 n = 0; n < sizeof strict / sizeof *strict; n++)
+            if (!strncmp(b, strict[n], strlen(strict[n])) && strcmp(b, "redux.sync"))
+                k->undefined[r] = NEEDS_ALL;
+        for (u32 n = 0; n < sizeof kinds / sizeof *kinds; n++)
+            if (!strcmp(b, kinds[n].base))
+                k->undefined[r] = kinds[n].kind;
+    }
 }
 
-/* Nothing the reader does with it can be right; state of the destination of a copy. */
-static void hand_on(struct warp *w, const struct use *first, u32 m, u8 pending) {
-    struct warp_check *k = w->check;
-    for (const struct use *u = first;; u++) {
-        u32 at = REF_OFF(u->r) / 4;
-        if (u->written && !pending)
-            k->init[at] &= ~m;
-        if (u->written && pending) {
-            check_tc_poison(w, at);
-            k->init[at] |= m;
-        }
-        if (u->last)
-            return;
+static u32 init_of(const struct warp_check *k, ref r) {
+    return REF_BANK(r) == BANK_REG && r != REF_NONE ? k->init[REF_OFF(r) / 4] : ~0u;
+}
+
+/* Lanes of the result that are defined, when some source is not. */
+static u32 defined_lanes(const struct warp *w, const struct insn *i, u32 kind, bool pred, u32 all) {
+    const struct warp_check *k = w->check;
+    u32 a = init_of(k, i->a), b = init_of(k, i->b);
+    if (kind == IS_SELECT) {
+        u32 p = pred_at(w, i->c);
+        return init_of(k, i->c) & ((p & a) | (~p & b));
     }
+    if (pred && kind == IS_AND)
+        return all | (a & ~pred_at(w, i->a)) | (b & ~pred_at(w, i->b));
+    if (pred && kind == IS_OR)
+        return all | (a & pred_at(w, i->a)) | (b & pred_at(w, i->b));
+    return all;
 }
 
 static void pending_read(struct warp *w, const struct insn *i, u8 flag) {
@@ -38,52 +72,73 @@ static void pending_write(struct warp *w, const struct insn *i, u8 flag) {
                               : "writes a register that wgmma still uses, before wgmma.wait_group");
 }
 
+/* A register that some asynchronous operation still fills or reads.  A copy hands that on. */
+static void check_pending(struct warp *w, const struct insn *i, const struct use *first,
+                          bool copy) {
+    struct warp_check *k = w->check;
+    bool poison = false;
+    for (const struct use *u = first;; u++) {
+        u8 *p = &k->pending[REF_OFF(u->r) / 4];
+        if (!u->written && *p & (PEND_WRITE | PEND_TC)) {
+            if (copy && *p & PEND_TC)
+                poison = true;
+            else
+                pending_read(w, i, *p);
+        }
+        if (u->last)
+            break;
+    }
+    for (const struct use *u = first;; u++) {
+        u32 at = REF_OFF(u->r) / 4;
+        if (u->written && k->pending[at]) {
+            if (copy && k->pending[at] == PEND_TC)
+                k->pending[at] = 0;
+            else
+                pending_write(w, i, k->pending[at]);
+        }
+        if (u->written && poison)
+            check_tc_poison(w, at);
+        if (u->last)
+            return;
+    }
+}
+
 void check_registers(struct warp *w, const struct insn *i, u32 m) {
     struct warp_check *k = w->check;
     k->insns++;
     if (i->uses == REF_NONE)
         return;
     const struct use *first = &w->cta->grid->fn->uses[i->uses];
-    bool copy_uninit = false, copy_pending = false;
+    const u32 kind = checker_of(w)->undefined[i->op];
+    u32 all = ~0u, last = ~0u, guard = ~0u;
+    bool pred = false;
+    if (k->npending)
+        check_pending(w, i, first, kind == IS_COPY);
     for (const struct use *u = first;; u++) {
-        u32 at = REF_OFF(u->r) / 4;
-        if (!u->written) {
-            if (m & ~k->init[at]) {
-                if (is_copy(i))
-                    copy_uninit = true;
-                else
-                    emu_report(w, i, EMU_UNINIT,
-                               "reads a register that nothing wrote in lanes 0x%08x",
-                               m & ~k->init[at]);
-            }
-            if (k->npending && k->pending[at] & (PEND_WRITE | PEND_TC)) {
-                if (is_copy(i) && k->pending[at] & PEND_TC)
-                    copy_pending = true;
-                else
-                    pending_read(w, i, k->pending[at]);
-            }
-        }
-        if (u->last)
-            break;
-    }
-    for (const struct use *u = first;; u++) {
-        u32 at = REF_OFF(u->r) / 4;
         if (u->written) {
-            k->init[at] |= m;
-            if (k->npending && k->pending[at]) {
-                if (k->pending[at] & PEND_TC && is_copy(i))
-                    k->pending[at] &= (u8)~PEND_TC;
-                else
-                    pending_write(w, i, k->pending[at]);
-            }
+            pred = !u->bytes;
+        } else {
+            last = k->init[REF_OFF(u->r) / 4];
+            if (u == first && i->guard != REF_NONE)
+                guard = last;
+            all &= last;
         }
         if (u->last)
             break;
     }
-    if (copy_uninit)
-        hand_on(w, first, m, 0);
-    if (copy_pending)
-        hand_on(w, first, m, PEND_TC);
+    u32 bad = m & ~(kind == NEEDS_ALL ? all : kind == NEEDS_LAST ? last & guard : guard);
+    if (bad)
+        emu_report(w, i, EMU_UNINIT, "depends on a register that nothing wrote, lanes 0x%08x", bad);
+    u32 def = m;
+    if (all != ~0u && kind < NEEDS_ALL)
+        def = m & defined_lanes(w, i, kind, pred, all);
+    for (const struct use *u = first;; u++) {
+        u32 *x = &k->init[REF_OFF(u->r) / 4];
+        if (u->written)
+            *x = (*x & ~m) | def;
+        if (u->last)
+            return;
+    }
 }
 
 /* --- wgmma --- */

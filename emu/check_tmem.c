@@ -49,10 +49,10 @@ static void need(struct tc_actor *a, u32 who, u32 epoch, u32 loc, u32 column, co
             what, column, name_of(who, name, sizeof name),
             loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
     else
-        emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_RACE,
-                      "%s, tensor memory column %u, by %s at %s, not ordered", what, column,
-                      name_of(who, name, sizeof name),
-                      loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
+        emu_report_at(
+            a->e, a->cta, a->warp, a->loc, strncmp(what, "freed", 5) ? EMU_RACE : EMU_TMEM,
+            "%s, tensor memory column %u, by %s at %s, not ordered", what, column,
+            name_of(who, name, sizeof name), loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
 }
 
 static struct cell *cells_of(struct cta *c) {

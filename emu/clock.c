@@ -130,3 +130,8 @@ void clock_add_tensor(struct emu *e, struct clock **d, const struct clock *s) {
     max_into(clk_K(*d), s->v + 2 * (size_t)s->n, s->m);
     max_into(clk_L(*d), s->v + 2 * (size_t)s->n + 2 * (size_t)s->m, s->m);
 }
+
+void clock_meet(struct clock *d, const struct clock *s) {
+    for (size_t k = 0; k < words(d->n, d->m); k++)
+        d->v[k] = d->v[k] < s->v[k] ? d->v[k] : s->v[k];
+}

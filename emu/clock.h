@@ -65,6 +65,8 @@ struct clock *clock_copy(struct emu *e, const struct clock *c);
 void clock_join(struct emu *e, struct clock *dst, const struct clock *src);
 /* *dst may be NULL: becomes a copy. */
 void clock_add(struct emu *e, struct clock **dst, const struct clock *src);
+/* d keeps what s knows, too. */
+void clock_meet(struct clock *d, const struct clock *s);
 void clock_add_tensor(struct emu *e, struct clock **dst, const struct clock *src);
 /* Does the clock know this access?  async: through the async proxy. */
 bool clock_knows(const struct clock *c, u32 who, u32 epoch, bool async);
@@ -109,6 +111,7 @@ struct checker {
     u64 *cluster_grid; /* cluster number -> grid id */
     u32 cluster_cap;
     u32 serial;
+    u8 *undefined; /* per row of ops.def, see check_regs.c */
 };
 
 enum item_kind { ITEM_CP_ASYNC, ITEM_BULK, ITEM_WGMMA };
@@ -166,7 +169,8 @@ struct cta_check {
 
 struct item_check {
     u32 who, epoch, tc_agent;
-    bool async, tensor;
+    bool async, tensor, use_meet;
+    struct clock *meet; /* what every issuing warp knows */
 };
 
 static inline struct checker *checker_of(struct warp *w) {
@@ -188,6 +192,8 @@ struct actor {
 void warp_actor(struct warp *w, const struct insn *i, struct actor *a);
 struct clock *clock_release(struct warp *w); /* a snapshot; the warp's epoch moves on */
 void clock_bump(struct warp *w);
+
+void check_regs_new(struct checker *k);
 
 /* --- shadow.c --- */
 

@@ -250,8 +250,22 @@ static struct cta *cta_get(struct emu *e) {
     return c;
 }
 
+/* Registers of a thread at entry, when the kernel says so (.maxnreg, or .minnctapersm with a thread
+ * count); 0 otherwise, and then ptxas ignores setmaxnreg. */
+static u32 entry_registers(const struct function *f, u32 threads) {
+    if (f->max_nreg)
+        return f->max_nreg;
+    if (!f->min_ctas || !(f->max_ntid[0] || f->req_ntid[0]))
+        return 0;
+    u32 r = 65536 / f->min_ctas / ((threads + LANES - 1) & ~31u) & ~7u;
+    return r > 255 ? 255 : r;
+}
+
 static void start_warps(struct emu *e, struct cta *c) {
     const struct function *f = c->grid->fn;
+    const u32 registers = entry_registers(f, c->nthreads);
+    c->reg_budget = registers != 0;
+    c->regs_free = 0;
     for (u32 k = 0; k < c->nwarps; k++) {
         struct warp *w = &c->warps[k];
         memset(w, 0, sizeof *w);
@@ -262,6 +276,7 @@ static void start_warps(struct emu *e, struct cta *c) {
         w->cta = c;
         w->code = f->code;
         w->id = k;
+        w->nreg = registers;
         w->local = c->locals + (size_t)k * f->local_bytes * LANES;
         u32 lanes = c->nthreads - k * LANES;
         w->live = lanes >= LANES ? ~0u : (1u << lanes) - 1;

@@ -271,7 +271,7 @@ static int op_tensor_load(struct warp *w, const struct insn *i, u32 m) {
 /* --- Stores and reductions --- */
 
 struct store {
-    bool tensor, reduce, have_read;
+    bool tensor, reduce, have_read, twin;
     struct tensormap_copy c;
     u64 dst;
     u32 src, bytes, span, group, next, units;
@@ -280,13 +280,20 @@ struct store {
     u8 *copy; /* of the source */
 };
 
+/* A twin writes what another lane of the same instruction writes: reported at issue, no race. */
+static void store_check(struct emu *e, struct item *it, const struct store *x, u64 addr,
+                        u64 bytes) {
+    if (!x->twin)
+        check_item_global(e, it, addr, bytes, true);
+}
+
 static void store_write(struct emu *e, struct item *it, struct store *x, u32 first, u32 n) {
     if (x->tensor) {
         for (u32 k = first; k < first + n; k++) {
             struct tensormap_chunk ch;
             tensormap_chunk(&x->c, k, &ch);
             if (ch.to > ch.from)
-                check_item_global(e, it, ch.global + ch.from, (u64)ch.to - ch.from, true);
+                store_check(e, it, x, ch.global + ch.from, (u64)ch.to - ch.from);
         }
         const u8 *base = x->copy - x->c.smem;
         if (x->reduce)
@@ -296,7 +303,7 @@ static void store_write(struct emu *e, struct item *it, struct store *x, u32 fir
         return;
     }
     u64 to = x->dst + first * 16ull;
-    check_item_global(e, it, to, n * 16ull, true);
+    store_check(e, it, x, to, n * 16ull);
     if (x->reduce)
         reduce_elements(x->type, x->op, (void *)(uintptr_t)to, x->copy + first * 16, n * 16ull);
     else
@@ -384,8 +391,15 @@ static int op_bulk_store(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
+static bool same_box(const struct tensormap_copy *a, const struct tensormap_copy *b) {
+    return a->map.address == b->map.address && a->smem == b->smem &&
+           !memcmp(a->coord, b->coord, sizeof a->coord);
+}
+
 static int op_tensor_store(struct warp *w, const struct insn *i, u32 m) {
     const struct bulk *b = (const void *)i->ops;
+    struct tensormap_copy first = {0};
+    u32 twins = 0;
     FOR_LANES(l, m) {
         struct item *it = item_new(w, l, sizeof(struct store));
         struct store *x = it->payload;
@@ -403,8 +417,14 @@ static int op_tensor_store(struct warp *w, const struct insn *i, u32 m) {
         x->bytes = x->c.bytes;
         x->span = x->c.span;
         x->units = x->c.chunks;
+        if (l == (u32)__builtin_ctz(m))
+            first = x->c;
+        else
+            twins += x->twin = !b->reduce && same_box(&x->c, &first);
         store_post(w, i, l, it, x, b);
     }
+    if (twins)
+        emu_report(w, i, EMU_WARP, "%u lanes store the same box", twins + 1);
     return NEXT;
 }
 

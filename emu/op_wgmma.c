@@ -104,7 +104,9 @@ static bool wg_step(struct emu *e, struct item *it) {
     e->at = &it->grid->fn->code[it->pc];
     if (!o->form->form.a_regs)
         read_view(e, it, &o->a);
+    check_item_meet(it, true); /* B is read for each of the four warps */
     read_view(e, it, &o->b);
+    check_item_meet(it, false);
     wgmma_run(&o->run, e->model);
     e->stats[EMU_STAT_MMAS]++;
     check_item_done(e, it);

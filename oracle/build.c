@@ -103,6 +103,7 @@ static int64_t set_strides(struct case_instance *x) {
     const int64_t total = p->q_ragged ? p->q_total : p->batch * p->q_tokens;
     const int64_t v_at = set_cache_strides(p, c->layout);
     set_row_strides(p, c->rows, p->head_dim, &p->q);
+    p->q.batch = c->rows == CASE_ROWS_SHARED ? 0 : p->q.batch;
     set_row_strides(p, c->rows, dv, &p->o);
     set_row_strides(p, c->rows == CASE_ROWS_FUSED ? CASE_ROWS_ODD : c->rows, 1, &p->lse);
     struct gqa_strides *rows[] = {&p->q, &p->o, &p->lse};
@@ -203,8 +204,13 @@ static bool add_lengths(struct case_instance *x, struct case_random_state *r) {
     if (!c->use_index)
         return true;
     p->kv_batch = p->kv_batch ? p->kv_batch : p->batch + 3;
-    return add_words(x, CASE_BATCH_INDEX, p->batch) &&
-           fill_permutation(r, words_of(x, CASE_BATCH_INDEX), p->batch, p->kv_batch);
+    if (!add_words(x, CASE_BATCH_INDEX, p->batch) ||
+        !fill_permutation(r, words_of(x, CASE_BATCH_INDEX), p->batch, p->kv_batch))
+        return false;
+    int32_t *index = words_of(x, CASE_BATCH_INDEX);
+    for (int64_t b = 1; c->share_entries && b < p->batch; b += 2)
+        index[b] = index[b - 1];
+    return true;
 }
 
 /* Pages that each cache entry (row of the table) owns, into pages[kv_batch]; returns their sum. */
@@ -214,8 +220,9 @@ static int64_t count_pages(struct case_instance *x, int32_t *pages) {
     int64_t sum = 0;
     for (int64_t b = 0; b < p->batch; b++) {
         const int32_t need = (lens[b] + p->page_size - 1) / p->page_size;
-        pages[index ? index[b] : b] = need;
-        sum += need;
+        int32_t *at = &pages[index ? index[b] : b];
+        sum += need > *at ? need - *at : 0;
+        *at = need > *at ? need : *at;
     }
     return sum;
 }

@@ -93,7 +93,7 @@ static void random_layout(struct case_random_state *r, struct test_case *c) {
     c->layout = (enum case_layout)PICK(r, CASE_HND, CASE_HND, CASE_NHD, CASE_NHD, CASE_INTERLEAVED,
                                        CASE_FUSED, CASE_SLICED, CASE_BROADCAST);
     c->rows = (enum case_rows)PICK(r, CASE_ROWS_PACKED, CASE_ROWS_PACKED, CASE_ROWS_FUSED,
-                                   CASE_ROWS_HEADS);
+                                   CASE_ROWS_HEADS, CASE_ROWS_SHARED);
     if (p->paging != GQA_CONTIGUOUS) {
         p->page_size = PICK(r, 16, 16, 64, 128, 1, 7, 8, 32);
         c->hide_pages = chance(r, 30);
@@ -107,6 +107,8 @@ static void random_layout(struct case_random_state *r, struct test_case *c) {
         c->no_last_page = !c->use_last_page && c->lens_kind != CASE_LENS_NULL && chance(r, 30);
     }
     c->use_index = chance(r, 25);
+    c->share_entries =
+        c->use_index && !c->use_last_page && chance(r, 30) && c->lens_kind != CASE_LENS_NULL;
 }
 
 static void random_meaning(struct case_random_state *r, struct test_case *c) {

@@ -34,9 +34,10 @@ enum case_layout {
 /* Where Q and O lie. */
 enum case_rows {
     CASE_ROWS_PACKED = 0,
-    CASE_ROWS_FUSED, /* Q, O and LSE rows are parts of longer ones: a larger token stride */
-    CASE_ROWS_ODD,   /* the same, by an odd number of elements */
-    CASE_ROWS_HEADS, /* head outermost: [heads][batch][tokens][dim] */
+    CASE_ROWS_FUSED,  /* Q, O and LSE rows are parts of longer ones: a larger token stride */
+    CASE_ROWS_ODD,    /* the same, by an odd number of elements */
+    CASE_ROWS_HEADS,  /* head outermost: [heads][batch][tokens][dim] */
+    CASE_ROWS_SHARED, /* packed, but all sequences have one Q: a batch stride of 0 */
 };
 
 enum case_data {
@@ -73,6 +74,7 @@ struct test_case {
     int32_t q_lens[CASE_LIST];    /* ragged: query tokens of sequence b, cycled */
     int q_spare;                  /* ragged: rows of Q after the last sequence's */
     bool use_index;               /* batch_index: a permutation into a larger cache */
+    bool share_entries;           /* with use_index: two sequences live in one cache entry */
     bool use_last_page;           /* CSR: last_page_len alone gives the lengths */
     bool no_last_page;            /* CSR: kv_lens alone gives the lengths */
     bool share_pages;             /* two sequences own the same first pages (a common prefix) */

@@ -60,7 +60,15 @@ static void pages(struct families *f) {
         c.use_index = true;
         c.p.kv_batch = 9;
         push(f, &c);
+        snprintf(c.name, sizeof c.name, "page/index-shared-%s", names[i]);
+        snprintf(c.subject, sizeof c.subject, "two sequences, of other lengths, in one entry");
+        c.share_entries = true;
+        push(f, &c);
     }
+    c = named("one page holds more than any sequence", "page/larger-than-cache");
+    LENS(&c, 0, 10, 3);
+    set_pages(&c, GQA_PAGED_TABLE, 256);
+    push(f, &c);
 }
 
 static void layouts(struct families *f) {
@@ -90,8 +98,10 @@ static void layouts(struct families *f) {
                 QUERIES(&c, 2, 3);
             push(f, &c);
         }
-    struct test_case c =
-        named("one token, one head, one sequence: no stride is ever read", "layout/all-ones");
+    struct test_case c = named("all sequences ask the same: a stride of 0", "layout/rows-shared");
+    c.rows = CASE_ROWS_SHARED;
+    push(f, &c);
+    c = named("one token, one head, one sequence: no stride is ever read", "layout/all-ones");
     LENS(&c, 0, 1);
     set_heads(&c, 1, 1, 64, 0);
     push(f, &c);

@@ -39,10 +39,23 @@ static void queries(struct families *f) {
     LENS(&c, 4, 10);
     c.p.causal = 0;
     push(f, &c);
-    c = named("many rows per KV head: group 16, 16 tokens", "queries/16-of-group-16");
-    LENS(&c, 3, 130, 20);
-    set_heads(&c, 32, 2, 64, 0);
-    c.p.q_tokens = 16;
+    for (int nhd = 0; nhd < 2; nhd++) {
+        c = named("many rows per KV head", "queries/16-of-group-16%s", nhd ? "-nhd" : "");
+        LENS(&c, 3, 130, 20);
+        set_heads(&c, 32, 2, 64, 0);
+        c.layout = nhd ? CASE_NHD : CASE_HND;
+        c.p.q_tokens = 16;
+        push(f, &c);
+        c = named("very many rows per KV head", "queries/16-of-group-64%s", nhd ? "-nhd" : "");
+        LENS(&c, 3, 70);
+        set_heads(&c, 128, 2, 64, 0);
+        c.layout = nhd ? CASE_NHD : CASE_HND;
+        c.p.q_tokens = 16;
+        push(f, &c);
+    }
+    c = named("no sequence has a query token", "queries/none");
+    QUERIES(&c, 0);
+    c.q_spare = 2;
     push(f, &c);
 }
 
@@ -261,13 +274,15 @@ static void models(struct families *f) {
         {"kjv-5m", 8, 2, 32, 0, 0},
     };
     for (int i = 0; i < COUNT(all); i++)
-        for (int paged = 0; paged < 2; paged++) {
+        for (int how = 0; how < 4; how++) {
+            static const char *const hows[] = {"", "-paged", "-nhd", "-nhd-paged"};
             struct test_case c =
-                named("shapes of models in use", "model/%s%s", all[i].name, paged ? "-paged" : "");
+                named("shapes of models in use", "model/%s%s", all[i].name, hows[how]);
+            c.layout = how < 2 ? CASE_HND : CASE_NHD;
             LENS(&c, 10, 500, 333);
             set_heads(&c, all[i].q_heads, all[i].kv_heads, all[i].dim, all[i].dim_v);
             c.p.softcap = all[i].softcap;
-            if (paged)
+            if (how % 2)
                 set_pages(&c, GQA_PAGED_TABLE, 16);
             push(f, &c);
         }

@@ -57,6 +57,13 @@ static void scales(struct families *f) {
     c.p.k_scales = c.p.v_scales = GQA_SCALE_TENSOR;
     c.k_scale = c.v_scale = 3;
     push(f, &c);
+    c = named("scales that are negative", "scale/minus");
+    set_types(&c, GQA_E5M2);
+    c.p.k_scales = GQA_SCALE_HEAD;
+    c.p.v_scales = GQA_SCALE_TENSOR;
+    c.k_scale = -0.7f;
+    c.v_scale = -2;
+    push(f, &c);
     c = named("scales with 16-bit K and V", "scale/bf16");
     c.p.k_scales = c.p.v_scales = GQA_SCALE_HEAD;
     push(f, &c);

@@ -427,21 +427,41 @@ static size_t largest_tile(void) {
     return (size_t)rows;
 }
 
-/* Bytes that grow with batch, kv_len and q_tokens and with nothing that was chosen. */
-static size_t workspace(const struct search *s, const struct candidate *c, gqa_plan *plan) {
+/* The most rows that `rows` of one KV head become when they are filled up to whole tiles. */
+static size_t largest_tiling(int64_t rows) {
+    int64_t most = 0;
+    for (int i = 0; i < kernel_row_count; i++) {
+        const int64_t filled = ceil_div(rows, kernel_rows[i].group) * kernel_rows[i].group;
+        most = filled > most ? filled : most;
+    }
+    return (size_t)most;
+}
+
+/* Rows of partials, an upper bound that grows with batch, kv_len and q_tokens and with nothing that
+ * was chosen: a larger problem may well get a kernel that needs none. */
+static size_t partial_rows(const struct search *s, const struct candidate *c) {
     const struct gqa_problem *p = s->p;
-    const struct kernel_row *row = &kernel_rows[c->row];
     const bool is_auto = p->split_mode == GQA_SPLIT_AUTO;
-    const size_t slots = (size_t)(is_auto ? auto_slots(s->part) : c->slots);
-    const size_t rows = is_auto ? largest_tile() : (size_t)row->group;
-    const size_t dim = (size_t)ceil_div(p->head_dim_v, 4) * 4;
-    const size_t ml = (slots * rows * 2 * sizeof(float) + GQA_WORKSPACE_ALIGN - 1) /
-                      GQA_WORKSPACE_ALIGN * GQA_WORKSPACE_ALIGN;
-    if (is_auto && (p->reduction == GQA_REDUCE_NONE || p->reduction >= GQA_REDUCE_ATOMIC))
+    const bool is_invariant = p->split_mode == GQA_SPLIT_INVARIANT; /* merged by a kernel always */
+    if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction >= GQA_REDUCE_ATOMIC))
         return 0;
+    const size_t shared = is_auto ? (size_t)auto_slots(s->part) * largest_tile() : 0;
+    if (c->splits == 1 || (is_auto && c->schedule != GQA_SCHED_TOKENS))
+        return shared;
+    const size_t heads = (size_t)(p->batch ? p->batch * p->kv_heads : 1);
+    const size_t split =
+        heads * largest_tiling((int64_t)problem_group(p) * p->q_tokens) * (size_t)c->splits;
+    return split > shared ? split : shared;
+}
+
+static size_t workspace(const struct search *s, const struct candidate *c, gqa_plan *plan) {
+    const size_t rows = partial_rows(s, c);
+    const size_t dim = (size_t)ceil_div(s->p->head_dim_v, 4) * 4;
+    const size_t ml = (rows * 2 * sizeof(float) + GQA_WORKSPACE_ALIGN - 1) / GQA_WORKSPACE_ALIGN *
+                      GQA_WORKSPACE_ALIGN;
     plan->choice.offsets[PLAN_PART_ML] = 0;
     plan->choice.offsets[PLAN_PART_O] = ml;
-    return slots ? ml + slots * rows * dim * sizeof(float) : 0;
+    return ml + rows * dim * sizeof(float);
 }
 
 static int combine_ways(const struct candidate *c) {

@@ -112,11 +112,8 @@ static void print_report(const struct report *r, enum table_format format) {
 }
 
 static int run(const struct command *self, int argc, char **argv) {
-    static const struct column device_columns[] = {{"device", false},
-                                                   {"here", false},
-                                                   {"units", true},
-                                                   {"kernels", false},
-                                                   {"what", false}};
+    static const struct column device_columns[] = {
+        {"device", false}, {"here", false}, {"units", true}, {"kernels", false}, {"what", false}};
     static const struct column kernel_columns[] = {
         {"device", false}, {"kernel", false}, {"usable", false}, {"why", false}};
     struct shape shape;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_KERNELS = 512, SLICES = 3 };
+enum { MAX_KERNELS = 512, MAX_MERGES = 1000, SLICES = 3 };
 
 struct options {
     struct shape shape; /* only its device part */
@@ -154,15 +154,22 @@ static void run_case(struct verify_run_state *s, const struct test_case *c) {
     verify_close(&v);
 }
 
+/* Merges are named merge/0, merge/1, ...; they are no cases of the list. */
+static bool is_merge_asked(const struct options *o) {
+    return o->only && !strncmp(o->only, "merge/", 6);
+}
+
 static void run_merges(struct verify_run_state *s) {
     s->target.kernel = NULL;
     for (int n = 0;; n++) {
         struct verify_report report = {.outcome = VERIFY_SKIP};
         char what[32];
+        snprintf(what, sizeof what, "merge/%d", n);
+        if (is_merge_asked(s->o) && strcmp(what, s->o->only) && n < MAX_MERGES)
+            continue;
         verify_merge(n, (uint64_t)s->o->seed, &s->target, &report);
         if (report.outcome == VERIFY_SKIP && !report.message[0])
             return;
-        snprintf(what, sizeof what, "merge %d", n);
         count(s, what, &report);
     }
 }
@@ -179,7 +186,7 @@ static int run_all(struct verify_run_state *s) {
         run_case(s, c);
     }
     clear_progress(s);
-    if (!s->o->only)
+    if (!s->o->only || is_merge_asked(s->o))
         run_merges(s);
     printf("%d passed, %d failed, %d skipped\n", s->passed, s->failed, s->skipped);
     return s->failed ? EXIT_FAILED : s->passed ? EXIT_DONE : EXIT_UNSUPPORTED;
@@ -207,7 +214,7 @@ static int verify(struct verify_run_state *s) {
     struct gqa_error err;
     char why[160] = "";
     const struct options *o = s->o;
-    if (!count_selected(s))
+    if (!count_selected(s) && !is_merge_asked(o))
         return complain_case(s);
     s->target.name = o->shape.device;
     s->target.slices = strcmp(o->shape.device, "cpu") ? 0 : SLICES;

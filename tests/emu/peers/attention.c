@@ -89,6 +89,14 @@ void problem_free(struct problem *p) {
     free(p->lse);
 }
 
+int page_of(int i, int total) {
+    static const int primes[] = {7, 11, 13, 17, 19, 23};
+    int k = 0; /* one that does not divide total makes i * prime + 3 a permutation */
+    while (total % primes[k] == 0)
+        k++;
+    return (int)(((long)i * primes[k] + 3) % total);
+}
+
 static void worse(double *most, double got, double want) {
     const double e = fabs(got - want);
     if (!(e <= *most)) /* a NaN too */

@@ -20,6 +20,8 @@ struct problem {
 
 void problem_fill(struct problem *p, uint64_t seed);
 void problem_free(struct problem *p);
+/* A permutation of total pages. */
+int page_of(int i, int total);
 /* Largest absolute difference; a NaN counts as infinite. */
 double error_bf16(const uint16_t *got, const double *want, long n);
 double error_f32(const float *got, const double *want, long n, double want_scale);

@@ -181,7 +181,7 @@ static void write_paged(const struct problem *x, const struct buffers *b, int pa
     const size_t bytes = (size_t)page * (size_t)x->kv_heads * (size_t)x->dim * 2;
     int32_t *table = malloc(sizeof *table * (size_t)total), used[MAX_BATCH];
     for (int i = 0; i < total; i++) {
-        table[i] = (int32_t)(((long)i * 7 + 3) % total);
+        table[i] = page_of(i, total);
         gpu_write(b->k + (size_t)table[i] * bytes, (const char *)x->k + (size_t)i * bytes, bytes);
         gpu_write(b->v + (size_t)table[i] * bytes, (const char *)x->v + (size_t)i * bytes, bytes);
     }

@@ -136,7 +136,7 @@ static void write_paged(const struct problem *x, const struct buffers *b, int pa
     const size_t bytes = (size_t)page * (size_t)x->kv_heads * (size_t)x->dim * 2;
     int32_t *table = malloc(sizeof *table * (size_t)total), offsets[MAX_BATCH], lens[MAX_BATCH];
     for (int i = 0; i < total; i++)
-        table[i] = (int32_t)(((long)i * 7 + 3) % total); /* 7 and total have no common divisor */
+        table[i] = page_of(i, total);
     for (int i = 0; i < total; i++) {
         gpu_write(b->k + (size_t)table[i] * bytes, (const char *)x->k + (size_t)i * bytes, bytes);
         gpu_write(b->v + (size_t)table[i] * bytes, (const char *)x->v + (size_t)i * bytes, bytes);

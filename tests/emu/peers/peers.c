@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     }
     gpu_open(argv[1]);
     for (size_t k = 0; k < sizeof peers / sizeof *peers; k++)
-        for (int n = 0; strstr(peers[k].name, only) && n < count && n < 4; n++)
+        for (int n = 0; (!*only || !strcmp(peers[k].name, only)) && n < count && n < 4; n++)
             *(run(&peers[k], argv[2], seed, keys[n]) ? &passed : &failed) += 1;
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed || !passed;
