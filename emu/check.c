@@ -481,7 +481,7 @@ void check_mbar_inval(struct warp *w, const struct insn *i, struct cta *c, struc
     warp_actor(w, i, &a);
     for (u32 g = 0; g < 2; g++) {
         struct cell *x = &c->check->cell[b->addr / 4 + g];
-        *x = (struct cell){.w_who = a.who, .w_epoch = a.epoch, .w_loc = i->loc};
+        *x = (struct cell){.w_who = a.who, .w_epoch = a.epoch, .w_loc = i->loc | 15u << LOC_BYTES};
     }
 }
 void check_mbar_use(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {

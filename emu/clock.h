@@ -82,7 +82,8 @@ enum { /* flags in loc */
        LOC_ASYNC = 1u << 31,
        LOC_ATOMIC = 1u << 30,
        LOC_MBAR = 1u << 29,
-       LOC_MASK = (1u << 29) - 1,
+       LOC_BYTES = 25, /* four bits: which bytes of the four */
+       LOC_MASK = (1u << LOC_BYTES) - 1,
        WHO_HOST = 1
 };
 
@@ -185,6 +186,7 @@ struct actor {
     u32 who, epoch;
     const struct clock *clock;
     bool async, atomic, nc;
+    u32 bytes; /* of the cell at hand, a bit each */
     u64 grid;
     bool grid_acquired;
 };

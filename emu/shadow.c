@@ -32,8 +32,12 @@ static void complain(struct actor *a, enum emu_check id, const char *what, const
 }
 
 /* Is the earlier access (who, epoch, loc) ordered before this one?  Reports when not. */
+static bool apart(const struct actor *a, u32 loc);
+
 static void need_write_order(struct actor *a, const struct cell *c, const char *space, u64 addr,
                              bool write) {
+    if (apart(a, c->w_loc))
+        return;
     if (c->w_who == a->who && c->w_epoch <= a->epoch && !(a->async && !(c->w_loc & LOC_ASYNC)))
         return;
     if (!clock_knows(a->clock, c->w_who, c->w_epoch, false) &&
@@ -53,6 +57,8 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
 }
 
 static void need_read_order(struct actor *a, const struct cell *c, const char *space, u64 addr) {
+    if (apart(a, c->r_loc))
+        return;
     for (int k = 0; k < 2; k++) {
         if (!c->r_who[k] || (c->r_who[k] == a->who && c->r_epoch[k] <= a->epoch) ||
             clock_knows(a->clock, c->r_who[k], c->r_epoch[k], false))
@@ -65,8 +71,14 @@ static void need_read_order(struct actor *a, const struct cell *c, const char *s
     }
 }
 
+/* Different bytes of one cell do not meet.  (The cell then remembers the later access only.) */
+static bool apart(const struct actor *a, u32 loc) {
+    return !(loc >> LOC_BYTES & 15 & a->bytes);
+}
+
 static u32 loc_of(const struct actor *a) {
-    return a->loc | (a->async ? LOC_ASYNC : 0) | (a->atomic ? LOC_ATOMIC : 0);
+    return a->loc | a->bytes << LOC_BYTES | (a->async ? LOC_ASYNC : 0) |
+           (a->atomic ? LOC_ATOMIC : 0);
 }
 
 static void note_write(struct actor *a, struct cell *c) {
@@ -85,7 +97,7 @@ static void note_read(struct actor *a, struct cell *c) {
         c->r_who[1] = 0;
     c->r_who[k] = a->who;
     c->r_epoch[k] = a->epoch;
-    c->r_loc = loc_of(a);
+    c->r_loc = loc_of(a) | (c->r_who[1 - k] ? c->r_loc & 15u << LOC_BYTES : 0);
 }
 
 /* --- Shared memory --- */
@@ -95,6 +107,11 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
     u32 first = off / 4, last = (off + bytes - 1) / 4;
     for (u32 g = first; g <= last; g++) {
         struct cell *x = &k->cell[g];
+        a->bytes = 15;
+        if (g == first)
+            a->bytes &= 15u << off % 4;
+        if (g == last)
+            a->bytes &= 15u >> (3 - (off + bytes - 1) % 4);
         if (x->w_loc & LOC_MBAR && x->w_who) {
             if (mbar_find(c, g * 4 & ~7u)) {
                 complain(a, EMU_MBARRIER,
@@ -226,7 +243,7 @@ static void global_cell(struct actor *a, struct cell *x, u64 addr, bool write) {
 }
 
 void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
-    u64 end = addr + bytes;
+    u64 end = addr + bytes, begin = addr;
     addr &= ~3ull;
     while (addr < end) {
         u64 page_end = (addr | ((1 << PAGE_SHIFT) - 1)) + 1, stop = page_end < end ? page_end : end;
@@ -248,8 +265,15 @@ void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
                 page_cells(a->e->checker, p);
         }
         if (p && p->cell)
-            for (u32 g = first; g < first + n; g++)
-                global_cell(a, &p->cell[g], addr + (g - first) * 4ull, write);
+            for (u32 g = first; g < first + n; g++) {
+                u64 at = addr + (g - first) * 4ull;
+                a->bytes = 15;
+                if (at < begin)
+                    a->bytes &= 15u << (begin - at);
+                if (at + 4 > end)
+                    a->bytes &= 15u >> (at + 4 - end);
+                global_cell(a, &p->cell[g], at, write);
+            }
         addr = stop;
     }
 }
