@@ -366,7 +366,7 @@ static cu_result load_image(struct cu_image **out, const void *data) {
     struct cu_image *i = calloc(1, sizeof *i);
     if (!i)
         return CUE_ERROR_OUT_OF_MEMORY;
-    const char *text = data, *name = getenv("EMU_NAME");
+    const char *text = cu_mutate(data), *name = getenv("EMU_NAME");
     i->mod = emu_load(cu_world.emu, text, strlen(text), name ? name : "ptx", err, sizeof err);
     if (!i->mod) {
         fprintf(stderr, "emu: %s\n", err);

@@ -207,8 +207,11 @@ DEV void correct_turns_tiles(const struct cta *c, const struct work *w, struct c
 
 /* Parts wait in shared memory: rolling sums need the registers. */
 DEV void part_keep(const struct cta *c, int slot, const struct work *w) {
-    if (threadIdx.x % FINISH_THREADS == 0)
-        c->smem->side.parts[slot] = *w;
+    struct work *to = &c->smem->side.parts[slot];
+    if (threadIdx.x % FINISH_THREADS == 0 && w->live)
+        *to = *w;
+    else if (threadIdx.x % FINISH_THREADS == 0)
+        to->live = 0;
     bar_sync(BAR_FINISH, FINISH_THREADS);
 }
 
