@@ -289,8 +289,10 @@ DEV void work_cut(const struct gqa_args *a, struct work *w) {
 
 /* The first part of this CTA. All 32 lanes. */
 DEV struct work work_first(const struct gqa_args *a) {
+    const struct share none = {0, 0, 0, 0, 0};
     struct work w;
     w.start = w.tiles = 0;
+    w.share = none;
     if (a->schedule == GQA_SCHED_SHARES) {
         const struct shares all = shares_of(a);
         w.share = share_of(a, &all, blockIdx.x);
@@ -303,7 +305,6 @@ DEV struct work work_first(const struct gqa_args *a) {
         const int any = split_grains(a, &w.u, s, &g0, &g1);
         w.p = part_of_grains(a, &w.u, ROWS, g0, any ? g1 : g0, blockIdx.x);
         w.live = w.u.row_tile * ROWS < unit_rows(a, &w.u) && (any || in_cluster);
-        w.share.next = w.share.end = 0;
     }
     if (w.live)
         work_cut(a, &w);
