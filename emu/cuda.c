@@ -1,7 +1,7 @@
 /* cuda.c: libcuda-emu.so, contexts, modules, memory.  One device, whose part is named by EMU_PART;
  * other settings: EMU_SEED, EMU_POLICY (random, bursty, instant, late, starve), EMU_CHECK (off),
  * EMU_LENIENT (names of checks, or all), EMU_SLOTS, EMU_LATE_REJOIN, EMU_PERTURB, EMU_CONSERVATIVE,
- * EMU_FORMS (file for the forms of instructions used).
+ * and the files of cuda_debug.c.
  *
  * Work is done when it must be: a launch is queued, and everything that could see its effects runs
  * it first.  So a chain of launches with programmatic serialisation overlaps, and all else is in
@@ -80,6 +80,7 @@ static cu_result world_start(void) {
                             .slots = (uint32_t)env_number("EMU_SLOTS"),
                             .window = (uint32_t)env_number("EMU_WINDOW"),
                             .forms = getenv("EMU_FORMS") != NULL,
+                            .coverage = getenv("EMU_COVERAGE") != NULL,
                             .max_steps = env_number("EMU_MAX_STEPS")};
     env_lenient(&o);
     if (o.part && !*o.part)
@@ -91,16 +92,6 @@ static cu_result world_start(void) {
         return CUE_ERROR_NO_DEVICE;
     }
     return CUE_SUCCESS;
-}
-
-/* At the end of the program: the forms used, into the file that EMU_FORMS names. */
-__attribute__((destructor)) static void write_forms(void) {
-    const char *path = getenv("EMU_FORMS");
-    FILE *out = cu_world.emu && path ? fopen(path, "w") : NULL;
-    if (!out)
-        return;
-    emu_forms(cu_world.emu, out);
-    fclose(out);
 }
 
 static void world_reset(void) {
@@ -366,7 +357,7 @@ static cu_result load_image(struct cu_image **out, const void *data) {
     struct cu_image *i = calloc(1, sizeof *i);
     if (!i)
         return CUE_ERROR_OUT_OF_MEMORY;
-    const char *text = cu_mutate(data), *name = getenv("EMU_NAME");
+    const char *text = cu_mutate(cu_replaced(data)), *name = getenv("EMU_NAME");
     i->mod = emu_load(cu_world.emu, text, strlen(text), name ? name : "ptx", err, sizeof err);
     if (!i->mod) {
         fprintf(stderr, "emu: %s\n", err);
@@ -393,6 +384,7 @@ static cu_result unload_image(struct cu_image *i) {
         if (*p == i) {
             cu_result r = cu_world.failed ? CUE_SUCCESS : cu_drain();
             *p = i->next;
+            cu_module_coverage(i->mod);
             emu_unload(cu_world.emu, i->mod);
             free(i->kernels);
             free(i);

@@ -134,6 +134,8 @@ cu_result cu_drain(void); /* runs everything queued */
 const char *cu_mutate(const char *text); /* cuda_mutate.c */
 struct cu_context *cu_current(void);
 const char *cu_env_file(void);
+const char *cu_replaced(const char *text); /* cuda_debug.c */
+void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */
 

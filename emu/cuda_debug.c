@@ -1,0 +1,70 @@
+/* cuda_debug.c: what the environment asks of libcuda-emu.so beside running programs.
+ *
+ *   EMU_REPLACE=file.ptx    a module that has an entry named like the file's first one is taken
+ * from the file instead: try an edited kernel without rebuilding its program EMU_FORMS=file at the
+ * end: forms of instructions, descriptors and tensor maps used EMU_COVERAGE=file       at the end:
+ * instructions and branches not executed, of modules that were not unloaded
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cuda_abi.h"
+#include <stdlib.h>
+#include <string.h>
+
+static char *read_text(const char *path) {
+    FILE *in = fopen(path, "rb");
+    char *text = NULL;
+    long n = -1;
+    if (in && !fseek(in, 0, SEEK_END) && (n = ftell(in)) >= 0 && !fseek(in, 0, SEEK_SET))
+        text = malloc((size_t)n + 1);
+    if (text && fread(text, 1, (size_t)n, in) == (size_t)n)
+        text[n] = 0;
+    else
+        fprintf(stderr, "emu: %s cannot be read\n", path);
+    if (in)
+        fclose(in);
+    return text;
+}
+
+/* ".entry NAME" at s, with nothing after the name; 0: there is none. */
+static size_t entry_length(const char *s) {
+    return s ? 7 + strcspn(s + 7, "( \n") : 0;
+}
+
+const char *cu_replaced(const char *text) {
+    static char *other; /* kept: modules are loaded once or a few times */
+    const char *path = getenv("EMU_REPLACE");
+    if (!path)
+        return text;
+    if (!other && !(other = read_text(path)))
+        return text;
+    const char *name = strstr(other, ".entry ");
+    const size_t n = entry_length(name);
+    for (const char *s = text; n && (s = strstr(s, ".entry ")); s += 7)
+        if (entry_length(s) == n && !memcmp(s, name, n))
+            return other;
+    return text;
+}
+
+static FILE *open_named(const char *variable, const char *mode) {
+    const char *path = getenv(variable);
+    return cu_world.emu && path ? fopen(path, mode) : NULL;
+}
+
+void cu_module_coverage(const struct module *m) {
+    static bool begun; /* the first module replaces the file, others are added */
+    FILE *out = open_named("EMU_COVERAGE", begun ? "a" : "w");
+    if (!out)
+        return;
+    begun = true;
+    emu_coverage(m, out);
+    fclose(out);
+}
+
+__attribute__((destructor)) static void write_files(void) {
+    FILE *forms = open_named("EMU_FORMS", "w");
+    if (forms) {
+        emu_forms(cu_world.emu, forms);
+        fclose(forms);
+    }
+    for (const struct cu_image *i = cu_world.images; i; i = i->next)
+        cu_module_coverage(i->mod);
+}
