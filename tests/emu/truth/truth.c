@@ -379,7 +379,7 @@ static void run_dependent_pair(const struct mode *m) {
     CUfunction second = get_kernel(m->ptx, "async", "second");
     bool ran = first && second;
     for (int i = 0; ran && i < 3; i++)
-        ran = launch(first, 8, 1, 256, i > 0, args) && launch(second, 8, 1, 256, true, args);
+        ran = launch(first, 8, 1, 256, false, args) && launch(second, 8, 1, 256, true, args);
     ran = ran && finish();
     settle(m, ran, "dependent_launch", 256, 16, EXACT);
 }
