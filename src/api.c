@@ -159,6 +159,12 @@ gqa_status gqa_plan_describe(const gqa_plan *plan, struct gqa_plan_info *info,
 
 /* --- Decoding --- */
 
+/* Nothing to compute: no sequence (then pointers may be NULL, and rows that a ragged step has room
+ * for belong to nobody) or no row. */
+static bool is_empty(const gqa_plan *plan) {
+    return plan->problem.batch == 0 || problem_rows(&plan->problem) == 0;
+}
+
 static gqa_status check_decode(const gqa_plan *plan, const struct gqa_tensors *t,
                                const void *workspace, size_t workspace_bytes,
                                struct gqa_error *err) {
@@ -173,7 +179,7 @@ static gqa_status check_decode(const gqa_plan *plan, const struct gqa_tensors *t
 gqa_status gqa_decode(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,
                       size_t workspace_bytes, void *stream, struct gqa_error *err) {
     const gqa_status status = check_decode(plan, t, workspace, workspace_bytes, err);
-    if (status || problem_rows(&plan->problem) == 0)
+    if (status || is_empty(plan))
         return status;
     return plan->device->backend->decode(plan, t, workspace, stream, err);
 }
@@ -197,7 +203,7 @@ static gqa_status check_slices(const gqa_plan *plan, const struct gqa_tensors *t
 gqa_status gqa_decode_slice(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,
                             size_t workspace_bytes, int slice, int slices, struct gqa_error *err) {
     const gqa_status status = check_slices(plan, t, workspace, workspace_bytes, slice, slices, err);
-    if (status || problem_rows(&plan->problem) == 0)
+    if (status || is_empty(plan))
         return status;
     return plan->device->backend->slice(plan, t, workspace, slice, slices, err);
 }
@@ -205,7 +211,7 @@ gqa_status gqa_decode_slice(const gqa_plan *plan, const struct gqa_tensors *t, v
 gqa_status gqa_decode_finish(const gqa_plan *plan, const struct gqa_tensors *t, void *workspace,
                              size_t workspace_bytes, int slices, struct gqa_error *err) {
     const gqa_status status = check_slices(plan, t, workspace, workspace_bytes, 0, slices, err);
-    if (status || problem_rows(&plan->problem) == 0)
+    if (status || is_empty(plan))
         return status;
     return plan->device->backend->finish(plan, t, workspace, slices, err);
 }

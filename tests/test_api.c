@@ -543,23 +543,35 @@ TEST(merges) {
 
 /* --- Empty steps --- */
 
+/* Ragged with room for rows, too: no sequence owns them. Every form of cache, tables checked or
+ * not. */
 TEST(an_empty_batch_needs_nothing) {
     gqa_device *device = cpu();
-    struct gqa_problem p = gqa_problem_init();
-    struct gqa_tensors t = gqa_tensors_init();
-    gqa_plan *plan = NULL;
-    p.batch = 0;
-    p.q_heads = p.kv_heads = 1;
-    p.head_dim = 64;
-    p.kv_len = 16;
-    p.has_lse = 1;
-    gqa_problem_pack(&p, GQA_HND);
-    CHECK_INT(gqa_plan_create(device, &p, &plan, NULL), GQA_OK);
-    const size_t bytes = gqa_plan_workspace(plan);
-    void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
-    CHECK_INT(gqa_decode(plan, &t, workspace, bytes, NULL, NULL), GQA_OK);
-    free(workspace);
-    gqa_plan_destroy(plan);
+    const struct gqa_tensors t = gqa_tensors_init();
+    for (int i = 0; i < 3 * 2 * 2; i++) {
+        struct gqa_problem p = gqa_problem_init();
+        gqa_plan *plan = NULL;
+        p.batch = 0;
+        p.q_heads = p.kv_heads = 1;
+        p.head_dim = 64;
+        p.kv_len = 16;
+        p.has_lse = 1;
+        p.paging = (enum gqa_paging)(i % 3);
+        p.page_size = p.paging == GQA_CONTIGUOUS ? 0 : 4;
+        p.num_pages = p.paging == GQA_CONTIGUOUS ? 0 : 8;
+        p.q_ragged = i / 3 % 2;
+        p.q_total = p.q_ragged ? 4 : 0;
+        p.check_tables = i / 6;
+        gqa_problem_pack(&p, GQA_HND);
+        CHECK_INT(gqa_plan_create(device, &p, &plan, NULL), GQA_OK);
+        const size_t bytes = gqa_plan_workspace(plan);
+        void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
+        CHECK_INT(gqa_decode(plan, &t, workspace, bytes, NULL, NULL), GQA_OK);
+        CHECK_INT(gqa_decode_slice(plan, &t, workspace, bytes, 1, 2, NULL), GQA_OK);
+        CHECK_INT(gqa_decode_finish(plan, &t, workspace, bytes, 2, NULL), GQA_OK);
+        free(workspace);
+        gqa_plan_destroy(plan);
+    }
     gqa_device_close(device);
 }
 
