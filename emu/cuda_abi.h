@@ -129,8 +129,8 @@ extern struct cu_world cu_world;
 
 void cu_lock(void);
 void cu_unlock(void);
-cu_result cu_ready(void); /* a current context, no sticky failure */
-cu_result cu_drain(void); /* runs everything queued */
+cu_result cu_ready(void);                /* a current context, no sticky failure */
+cu_result cu_drain(void);                /* runs everything queued */
 const char *cu_mutate(const char *text); /* cuda_mutate.c */
 struct cu_context *cu_current(void);
 const char *cu_env_file(void);

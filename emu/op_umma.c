@@ -3,8 +3,9 @@
  *
  * Operations of a CTA (of a pair: of its even CTA) run in the order of issue, one item each, when
  * the scheduler lets them; operands are read then.  A commit arrives behind what its own thread
- * issued before; with nothing of that thread in flight it arrives at once. SPDX-License-Identifier:
- * Apache-2.0 */
+ * issued before; with nothing of that thread in flight it arrives at once.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 #include "access.h"
 #include "forms_note.h"

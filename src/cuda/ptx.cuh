@@ -112,6 +112,23 @@ DEV uint32_t cvt_rn_f16x2_f32(float low, float high) {
     return r;
 }
 
+/* Bytes 0 and 1 of w to two halves; sm_89 and later. */
+DEV uint32_t cvt_rn_f16x2_e4m3x2(uint32_t w) {
+    uint32_t r;
+    asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %1;\n\tcvt.rn.f16x2.e4m3x2 %0, l;\n\t}"
+        : "=r"(r)
+        : "r"(w));
+    return r;
+}
+
+DEV uint32_t cvt_rn_f16x2_e5m2x2(uint32_t w) {
+    uint32_t r;
+    asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %1;\n\tcvt.rn.f16x2.e5m2x2 %0, l;\n\t}"
+        : "=r"(r)
+        : "r"(w));
+    return r;
+}
+
 DEV float cvt_f32_f16(uint16_t h) {
     float r;
     asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h));

@@ -106,16 +106,7 @@ struct score_scale {
 /* Bytes 0 and 1 of w -> the two halves. */
 DEV uint32_t fp8x2_to_f16x2(uint32_t w) {
 #if GQA_ARCH >= 90
-    uint32_t r;
-    if (KV_TYPE == GQA_ARG_E4M3)
-        asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %1;\n\tcvt.rn.f16x2.e4m3x2 %0, l;\n\t}"
-            : "=r"(r)
-            : "r"(w));
-    else
-        asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %1;\n\tcvt.rn.f16x2.e5m2x2 %0, l;\n\t}"
-            : "=r"(r)
-            : "r"(w));
-    return r;
+    return KV_TYPE == GQA_ARG_E4M3 ? cvt_rn_f16x2_e4m3x2(w) : cvt_rn_f16x2_e5m2x2(w);
 #else
     const uint32_t high = prmt(w, 0, 0x1404);
     if (KV_TYPE == GQA_ARG_E5M2)

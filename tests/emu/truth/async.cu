@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarriers, bulk and tensor copies, distributed shared memory, dependent launches: bit for bit.
+// One instruction a line:
+// clang-format off
 #include "truth.cuh"
 
 __device__ __forceinline__ void mbar_init(u32 bar, u32 count) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions and packed half arithmetic, bit for bit; approximate functions within their bounds.
+// One instruction a line:
+// clang-format off
 #include "truth.cuh"
 
 #define TO_F32(op) { u32 r; asm volatile("{ .reg .f32 y; cvt" op " y, %1; mov.b32 %0, y; }" : "=r"(r) : "r"(a)); put(&s, r); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma.sync and wgmma. Small integers make every product and sum exact, so that `exact` programs
 // are bit-equal whatever the order of accumulation; `rough` ones are not, and get a bound.
+// One instruction a line:
+// clang-format off
 #include "truth.cuh"
 
 // Four bf16/f16/e4m3 small integers from random bits (all in -3 .. 3), or unit-scale random values.

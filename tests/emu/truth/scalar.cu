@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer, logic, float and double instructions, bit for bit.
+// One instruction a line:
+// clang-format off
 #include "truth.cuh"
 
 extern "C" __global__ void integer(const u32 *in, u32 *out) {

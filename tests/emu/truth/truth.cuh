@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the truth programs share. Each kernel is `extern "C" __global__ NAME(in, out, maps...)`, one
 // block of THREADS unless programs.def says otherwise; result k of thread t goes to out[k * n + t].
+// One instruction a line:
+// clang-format off
 #pragma once
 
 typedef unsigned int u32;

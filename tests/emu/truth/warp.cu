@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lanes of a warp tell each other; matrix loads; atomics; bit for bit.
+// One instruction a line:
+// clang-format off
 #include "truth.cuh"
 
 extern "C" __global__ void shuffle(const u32 *in, u32 *out) {
