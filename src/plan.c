@@ -9,31 +9,42 @@
 #include "cuda/args.h"
 #include "cuda/kernels.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_CLUSTER = 16, INVARIANT_TOKENS = 512 };
 
-/* What is measured about a family of kernels; times in us, rates in bytes per us. */
+/* What is known of a family of kernels; times in us, rates in bytes per us, measured on an H200 by
+ * bench/sweep (2026-11-30) and fitted: 9 % RMS over 640 ways to run 66 shapes. The numbers of sm100
+ * are sm90's, scaled where memory says so: nobody has timed it. */
 struct family {
     const char *name;
-    int major, minor;    /* needs this part ... */
-    bool exact;          /* ... and no other */
-    bool has_cluster;    /* cluster and atomic finishes */
-    bool has_pdl;        /* launch attribute and instructions */
-    double launch;       /* launch to first arithmetic */
-    double sm_rate;      /* most one SM reads */
-    double combine;      /* the second kernel, launched dependent */
-    double cluster_base; /* the exchange in a cluster */
+    int major, minor; /* needs this part ... */
+    bool exact;       /* ... and no other */
+    bool has_cluster; /* cluster and atomic finishes */
+    bool has_pdl;     /* launch attribute and instructions */
+    double launch;    /* until the first bytes, and after the last */
+    double tall;      /* more of that, for row tiles above 8 */
+    double sm_rate;   /* what one SM reads at most; less by `narrow` for heads up to 64 wide, by */
+    double narrow, wide, memory;       /* `wide` above 128; `memory`: what all SMs read */
+    double wave;                       /* a second wave of CTAs */
+    double cluster;                    /* the exchange in a cluster */
+    double combine, per_split, shares; /* the second kernel; more of that with equal shares */
 };
 
 static const struct family families[] = {
-    [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 2.6, 50e3, 2.5, 0},
-    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.6, 60e3, 3.0, 0.6},
-    [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
-    [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
-    [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 2.4, 90e3, 1.6, 1.0},
+    [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 5.0, 0.8, 40e3, 0.84, 0.5, 3.4e6, 3.5, 0,
+                     2.2, 0.027, 3.9},
+    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.0, 0.76, 65.5e3, 0.84, 0.5, 4.6e6, 3.5, 0.29,
+                     1.2, 0.027, 2.5},
+    [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 3.0, 0.76, 100e3, 0.84, 0.5, 7.2e6, 3.5,
+                      0.29, 1.2, 0.027, 2.5},
+    [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 3.0, 0.76, 100e3, 0.84, 0.5, 7.2e6, 3.5,
+                       0.29, 1.2, 0.027, 2.5},
+    [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 3.0, 0.76, 100e3, 0.84, 0.5, 7.2e6, 3.5,
+                       0.29, 1.2, 0.027, 2.5},
 };
 
 static const struct plan_part parts[] = {
@@ -50,7 +61,8 @@ struct candidate {
     int64_t units;
     int schedule, finish, splits, cluster;
     int64_t ctas, slots, split_grains;
-    double us; /* predicted */
+    bool is_whole; /* shares are whole units if all sequences are equally long */
+    double us;     /* predicted */
 };
 
 /* --- Parts and rows --- */
@@ -149,38 +161,46 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* CTAs in clusters of n that fit at one per SM; GPCs are not full (H200: 30 x 4, 15 x 8, 7 x 16).
- */
+/* CTAs in clusters of n that fit at one per SM. A cluster lies within a GPC; an H200's 132 SMs form
+ * GPCs of these sizes, judged by the clusters of 4, 8 and 16 that fit (30, 15, 7). Others: as if
+ * all GPCs had 16. */
 static int64_t cluster_capacity(const struct plan_part *part, int n) {
-    if (n <= 2)
-        return part->sms / n * n;
-    return (int64_t)part->sms * (n <= 4 ? 120 : n <= 8 ? 120 : 112) / 132 / n * n;
+    static const int gpcs[] = {18, 18, 18, 18, 18, 18, 16, 8};
+    int64_t fit = 0;
+    for (size_t i = 0; i < sizeof gpcs / sizeof *gpcs; i++)
+        fit += gpcs[i] / n;
+    return n * (part->sms == 132 ? fit : part->sms / 16 * (16 / n));
 }
 
-/* Predicted us: launch, then the busiest SM's bytes at its share of the memory, then the finish. */
+/* a and b overlap, but not quite: the larger one and a bit of the other. */
+static double overlap(double a, double b) {
+    return pow(pow(a, 3.5) + pow(b, 3.5), 1 / 3.5);
+}
+
+/* Predicted us: launch, the busiest SM's bytes beside all bytes, the finish. */
 static double predict(const struct plan_part *part, const struct gqa_problem *p,
                       const struct candidate *c) {
-    const struct family *f = &families[kernel_rows[c->row].arch];
+    const struct kernel_row *row = &kernel_rows[c->row];
+    const struct family *f = &families[row->arch];
     const double total = (double)c->units * (double)expected_tokens(p) * (double)token_bytes(p);
-    const double memory = 4.6e6 * part->sms / 132; /* bytes per us; H200's per SM */
-    const double sms = (double)part->sms;
-    double us, waves, busy;
-    if (c->schedule == GQA_SCHED_SHARES) {
-        busy = total / sms;
-        waves = 1;
-    } else {
-        const double per_cta = total / (double)c->ctas;
-        const double room = c->cluster > 1 ? (double)cluster_capacity(part, c->cluster) : sms;
-        waves = (double)ceil_div(c->ctas, (int64_t)room);
-        busy = per_cta * waves;
+    const double rate = f->sm_rate * (row->head_dim <= 64    ? f->narrow
+                                      : row->head_dim <= 128 ? 1
+                                                             : f->wide);
+    const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132);
+    int64_t waves = 1;
+    double busy = total / (double)c->ctas;
+    if (c->schedule != GQA_SCHED_SHARES) {
+        const int64_t grains = ceil_div(expected_tokens(p), GQA_GRAIN);
+        waves = ceil_div(c->ctas, c->cluster > 1 ? cluster_capacity(part, c->cluster) : part->sms);
+        busy = (double)(waves * ceil_div(grains, c->splits) * GQA_GRAIN * token_bytes(p));
     }
-    const double active = (double)c->ctas < sms ? (double)c->ctas : sms;
-    const double rate = memory / active < f->sm_rate ? memory / active : f->sm_rate;
-    us = f->launch + busy / rate + 0.5 * (waves - 1);
-    if (c->finish == GQA_FINISH_PARTIAL)
-        us += f->combine;
+    double us = f->launch + (row->group > 8 ? f->tall : 0) + overlap(busy / rate, total / memory) +
+                f->wave * (double)(waves - 1);
     if (c->finish == GQA_FINISH_CLUSTER || c->finish == GQA_FINISH_ATOMIC)
-        us += f->cluster_base;
+        us += f->cluster;
+    if (c->finish == GQA_FINISH_PARTIAL && !c->is_whole)
+        us += f->combine + f->per_split * c->splits +
+              (c->schedule == GQA_SCHED_SHARES ? f->shares : 0);
     return us;
 }
 
@@ -238,14 +258,20 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
 
 static void offer_shares(struct search *s, struct candidate c) {
     const struct kernel_row *row = &kernel_rows[c.row];
-    const int64_t per_sm = row->arch == KERNEL_sm90 || row->arch >= KERNEL_sm100 ? 1 : 2;
+    const int64_t per_sm = row->arch >= KERNEL_sm90 ? 1 : 2, most = s->part->sms * per_sm;
     c.schedule = GQA_SCHED_SHARES;
     c.splits = 1;
     c.finish = GQA_FINISH_PARTIAL;
     c.cluster = 1;
-    c.ctas = s->part->sms * per_sm;
+    c.ctas = most;
     c.slots = 2 * c.ctas;
-    if (reduction_allows(s->p, c.finish))
+    if (!reduction_allows(s->p, c.finish))
+        return;
+    offer(s, c);
+    /* As many CTAs as share the units evenly. */
+    c.ctas = ceil_div(c.units, ceil_div(c.units, most));
+    c.is_whole = true;
+    if (c.units >= most && c.units % c.ctas == 0)
         offer(s, c);
 }
 

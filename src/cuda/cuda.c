@@ -506,6 +506,12 @@ static gqa_status launch_combine(struct cuda_device *d, const gqa_plan *plan, st
     return launch(d, &x, stream, "gqa_combine", err);
 }
 
+/* Equal lengths, a whole number of units per CTA: nothing was split. */
+static bool shares_are_whole(const struct gqa_args *a) {
+    return a->schedule == GQA_SCHED_SHARES && !a->kv_lens && !a->cu_seqlens_q && !a->page_indptr &&
+           a->units % a->ctas == 0;
+}
+
 static gqa_status launch_decode(struct cuda_device *d, const gqa_plan *plan, struct gqa_args *a,
                                 cu_stream stream, struct gqa_error *err) {
     const struct kernel_row *row = &kernel_rows[plan->choice.kernel];
@@ -521,7 +527,7 @@ static gqa_status launch_decode(struct cuda_device *d, const gqa_plan *plan, str
         status = launch_zero(d, plan, a, stream, err);
     if (!status)
         status = launch(d, &x, stream, row->name, err);
-    if (!status && a->finish == GQA_FINISH_PARTIAL)
+    if (!status && a->finish == GQA_FINISH_PARTIAL && !shares_are_whole(a))
         status = launch_combine(d, plan, a, stream, err);
     return status;
 }

@@ -13,6 +13,7 @@
  * Signal map: one __syncthreads after the warps' stores, one before the store area is reused. */
 #define GQA_WARPS        GQA_WARPS_sm80(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
 #define GQA_V_NEIGHBOURS 0
+#define GQA_SPLIT_SCORES 0
 
 #include "args.h"
 #include "shape.h"

@@ -21,6 +21,7 @@
  *   barrier.cluster                            0: all CTAs have started; 1: all have pushed */
 #define GQA_WARPS        GQA_ATTEND_WARPS_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
 #define GQA_V_NEIGHBOURS 1
+#define GQA_SPLIT_SCORES 1
 
 #include "args.h"
 #include "shape.h"
@@ -42,15 +43,18 @@ enum {
     EARLY_V = ROWS == 8, /* read V before the softmax: its latency hides there; needs registers */
     BAR_ATTEND = 1,
     BAR_INIT = 2,
+    BAR_TEAM = 3, /* + team */
 };
 
 static_assert(STAGES % (2 * GROUPS) == 0 && STAGES > 0, "a slot belongs to one group");
+static_assert(SLICES == 1 || (SLICES == 2 && SUBS == 1 && GROUPS == 1), "see add_partner");
 static_assert(SUBS >= 1 && TILE % (STEP * GROUP_TEAMS) == 0, "teams share a tile evenly");
 
 struct smem {
     alignas(128) unsigned char kv[STAGES][TILE_BYTES];
     struct merge_smem merge;
     struct inbox inbox;
+    float half[2][SLICES > 1 ? TEAMS : 0][SLICES][M_TILES][2][32][4]; /* see add_partner */
     struct q_smem q[Q_IN_SMEM]; /* written and read by attend warps between BAR_ATTENDs */
     alignas(8) uint64_t full[STAGES], empty[STAGES];
 };
@@ -263,21 +267,38 @@ DEV bool is_full(const struct view *w, int token) {
     return token >= w->full_begin && token + STEP <= w->full_end;
 }
 
-/* Scores of one step, scaled and masked. */
+/* Heads wider than 128: each warp of a team has scored its own half of the columns; the sum is the
+ * same in both. Two buffers in turn: a third write follows a barrier that its readers have passed.
+ */
+DEV void add_partner(struct smem *smem, float s[M_TILES][2][4], int turn, int team, int slice,
+                     int lane) {
+#pragma unroll
+    for (int i = 0; i < 2 * M_TILES; i++) {
+        const float *x = s[i / 2][i % 2];
+        *(float4 *)smem->half[turn % 2][team][slice][i / 2][i % 2][lane] =
+            make_float4(x[0], x[1], x[2], x[3]);
+    }
+    barrier_sync(BAR_TEAM + team, 64);
+#pragma unroll
+    for (int i = 0; i < 2 * M_TILES; i++) {
+        const float4 x = *(const float4 *)smem->half[turn % 2][team][slice ^ 1][i / 2][i % 2][lane];
+        s[i / 2][i % 2][0] += x.x;
+        s[i / 2][i % 2][1] += x.y;
+        s[i / 2][i % 2][2] += x.z;
+        s[i / 2][i % 2][3] += x.w;
+    }
+}
+
+/* Scores of one step's columns of this slice, as they are. */
 DEV void score_step(const struct cta *c, const struct view *w, struct q_frag *q, uint32_t slot,
-                    int tile, int token, float s[M_TILES][2][4], int lane) {
+                    int tile, int token, int slice, float s[M_TILES][2][4], int lane) {
     struct k_frag k;
     score_init(s);
-#pragma unroll
-    for (int block = 0; block < SLICES; block++) {
-        if (Q_IN_SMEM)
-            q_fetch(c->smem->q, block, q, lane);
-        k_read(w, slot, tile, token, block, &k, lane);
+    k_read(w, slot, tile, token, slice, &k, lane);
+    if (Q_IN_SMEM)
+        score_from_smem(c->smem->q, slice, &k, s, lane);
+    else
         score(q, &k, s);
-    }
-    scale_scores(s, &w->scale);
-    if (!is_full(w, token))
-        mask_scores(s, &w->seen, token, w->begin, w->end, lane);
 }
 
 /* V's part of all steps of this warp, from the slot where kv stands; kv moves on. */
@@ -296,9 +317,20 @@ DEV void v_take(const struct cta *c, const struct view *w, struct pipe *kv, int 
     pipe_next(kv);
 }
 
+/* Scale the scores of all steps of this warp, and mask what is not seen. */
+DEV void see_scores(const struct view *w, float s[SUBS][M_TILES][2][4], int first, int lane) {
+#pragma unroll
+    for (int sub = 0; sub < SUBS; sub++) {
+        const int token = first + sub * GROUP_TEAMS * STEP;
+        scale_scores(s[sub], &w->scale);
+        if (!is_full(w, token))
+            mask_scores(s[sub], &w->seen, token, w->begin, w->end, lane);
+    }
+}
+
 /* One tile: kv stands at its K slot, and behind its V slot afterwards. */
 DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q, struct softmax *x,
-                     struct pipe *kv, int tile, int team, int slice, int lane) {
+                     struct pipe *kv, int tile, int turn, int team, int slice, int lane) {
     const int first = tile + team * STEP;
     float s[SUBS][M_TILES][2][4];
     uint32_t weights[SUBS][BLOCKS][2];
@@ -307,9 +339,15 @@ DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q
     pipe_wait(kv);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
-        score_step(c, w, q, slot, tile, first + sub * GROUP_TEAMS * STEP, s[sub], lane);
+        score_step(c, w, q, slot, tile, first + sub * GROUP_TEAMS * STEP, slice, s[sub], lane);
+    if (SLICES == 1)
+        see_scores(w, s, first, lane);
     pipe_release(kv, lane);
     pipe_next(kv);
+    if (SLICES > 1) {
+        add_partner(c->smem, s[0], turn, team, slice, lane);
+        see_scores(w, s, first, lane);
+    }
     if (EARLY_V)
         v_take(c, w, kv, tile, first, slice, v, lane);
     softmax_raise(x, s, SUBS, lane);
@@ -330,7 +368,7 @@ DEV void attend_tiles(const struct cta *c, const struct view *w, struct q_frag *
     const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
     for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE, (*turn)++) {
         if (*turn % GROUPS == group) {
-            attend_tile(c, w, q, x, kv, tile, in_group / SLICES, in_group % SLICES, lane);
+            attend_tile(c, w, q, x, kv, tile, *turn, in_group / SLICES, in_group % SLICES, lane);
         } else {
             pipe_next(kv);
             pipe_next(kv);
@@ -365,7 +403,10 @@ DEV void attend(const struct cta *c, struct pipe kv, int warp, int lane) {
         struct view w = view_of(a, &u, &p, lane);
         pdl_wait();
         w.scale = score_scale_of(a, &u);
-        q_prepare(a, &rows, c->smem->q, &q, warp, lane);
+        if (Q_IN_SMEM)
+            q_prepare(a, &rows, c->smem->q, &q, warp, lane);
+        else
+            q = q_load(a, &rows, slice, lane);
         if (Q_IN_SMEM)
             barrier_sync(BAR_ATTEND, ATTEND_THREADS);
         attend_tiles(c, &w, &q, &x, &kv, &turn, warp, lane);

@@ -47,9 +47,10 @@
 #define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 1)
 #define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128)
+#define GQA_HALF_sm90(d, g)                ((d) > 128 ? 16384 * (((g) + 15) / 16) : 0)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
     (GQA_MERGE_BYTES(GQA_ATTEND_WARPS_sm90(bytes, d, g), d, g) + GQA_INBOX_BYTES(d, g) +           \
-     GQA_Q_BYTES(d, g) + 1024)
+     GQA_Q_BYTES(d, g) + GQA_HALF_sm90(d, g) + 1024)
 #define GQA_FIT_sm90(bytes, d, g)                                                                  \
     ((232448 - 6144 - GQA_FIXED_sm90(bytes, d, g)) / (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes)))
 /* Whole turns: a slot then always belongs to one group, which waits for each of its phases. A

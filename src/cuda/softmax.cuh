@@ -40,10 +40,12 @@ enum {
     SLICES = HEAD_DIM > 128 ? HEAD_DIM / 128 : 1,
     SLICE_DIM = HEAD_DIM / SLICES,
     TEAMS = GQA_WARPS / SLICES,
-    Q_IN_SMEM = SLICES > 1 || ROWS *SLICE_DIM >= 2048, /* else Q stays in registers */
-    K_CHUNK = 16 / KV_BYTES,                           /* elements in a lane's load of K */
-    K_LOADS = SLICE_DIM / (4 * K_CHUNK),               /* per row and block */
-    K_STEPS = SLICE_DIM / 16,                          /* MMAs per block */
+    HEAD_ROWS = ROWS * SLICE_DIM,
+    /* Else Q stays in registers. A warp that scores all of a wide head needs all of its Q. */
+    Q_IN_SMEM = (SLICES > 1 && !GQA_SPLIT_SCORES) || HEAD_ROWS >= 2048,
+    K_CHUNK = 16 / KV_BYTES,             /* elements in a lane's load of K */
+    K_LOADS = SLICE_DIM / (4 * K_CHUNK), /* per row and block */
+    K_STEPS = SLICE_DIM / 16,            /* MMAs per block */
     V_CHUNK = SLICE_DIM / 8 < 16 / KV_BYTES ? SLICE_DIM / 8 : 16 / KV_BYTES,
     V_LOADS = SLICE_DIM / 8 / V_CHUNK, /* per row */
     D_TILES = SLICE_DIM / 16,
@@ -268,6 +270,23 @@ DEV void score(const struct q_frag *q, const struct k_frag *k, float s[M_TILES][
 #pragma unroll
     for (int i = 0; i < 8 * M_TILES; i++)
         s[i / 8][i / 4 % 2][i % 4] += odd[i / 8][i / 4 % 2][i % 4];
+}
+
+/* The same with Q fetched from shared memory where it is used. */
+DEV void score_from_smem(const struct q_smem *smem, int block, const struct k_frag *k,
+                         float s[M_TILES][2][4], int lane) {
+#pragma unroll
+    for (int step = 0; step < K_STEPS; step++)
+#pragma unroll
+        for (int m = 0; m < M_TILES; m++) {
+            const struct u32x4 q = ld_shared_v4(smem_addr(smem->a[block][m][step][lane]));
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                uint32_t b[2];
+                k_operand(k, n, step, b);
+                mma(s[m][n], q.w, b[0], b[1]);
+            }
+        }
 }
 
 /* --- Softmax --- */
