@@ -3,6 +3,7 @@
  * The planner's numbers (struct family in src/plan.c) come from its CSV.
  *
  *   sweep [--only "16/2 128"] [--kernel sm90] [--auto] [--rounds 3] [--device cuda:0] > sweep.csv
+ *   sweep --features      pages, query tokens, FP8, ragged batches ... beside the plain step
  *
  * Method: per candidate one CUDA graph of as many decodes as there are K/V entries in the pool
  * (at least 512 MiB, so that nothing is served from L2), captured once. A round replays each
@@ -22,7 +23,7 @@ enum { LEAST_CTAS = 60, MOST_CTAS = 264 };
 
 static struct {
     const char *device, *only, *kernel;
-    bool automatic;
+    bool automatic, features;
     int rounds;
 } options = {.device = "cuda:0", .only = "", .kernel = "", .rounds = 3};
 
@@ -35,6 +36,7 @@ struct candidate {
     char name[160];
     gqa_plan *plan; /* NULL: the floor */
     int pdl;
+    struct gqa_tensors tensors; /* but K and V */
     struct cuda_graph *graph;
     double us[MAX_ROUNDS];
 };
@@ -61,13 +63,11 @@ static gqa_status step(void *context, int64_t run, void *stream, struct gqa_erro
     const struct candidate *c = context;
     if (!c->plan)
         return cuda_stream_step(&state.space, &state.entry, run, c->pdl, err);
-    struct gqa_tensors t = gqa_tensors_init();
+    struct gqa_tensors t = c->tensors;
     const char *entry =
         (const char *)state.entry.base + (size_t)(run % state.entry.entries) * state.entry.stride;
     t.k = entry;
     t.v = entry + state.v_offset;
-    t.q = state.small;
-    t.o = state.small + (8 << 20);
     return gqa_decode(c->plan, &t, state.workspace, state.workspace_bytes, stream, err);
 }
 
@@ -75,6 +75,13 @@ static void add_floor(int pdl) {
     struct candidate *c = &state.list[state.count++];
     *c = (struct candidate){.pdl = pdl};
     snprintf(c->name, sizeof c->name, "floor,%s", pdl ? "pdl" : "plain");
+}
+
+static struct gqa_tensors plain_tensors(void) {
+    struct gqa_tensors t = gqa_tensors_init();
+    t.q = state.small;
+    t.o = state.small + (8 << 20);
+    return t;
 }
 
 static void add(const struct shape *s, const char *kernel, enum gqa_split_mode mode, int splits,
@@ -94,7 +101,7 @@ static void add(const struct shape *s, const char *kernel, enum gqa_split_mode m
     p.reduction = reduction;
     p.pdl = pdl;
     gqa_problem_pack(&p, GQA_HND);
-    *c = (struct candidate){.pdl = pdl};
+    *c = (struct candidate){.pdl = pdl, .tensors = plain_tensors()};
     if (state.count == MAX_CANDIDATES || gqa_plan_create(state.device, &p, &c->plan, NULL))
         return;
     struct gqa_plan_info info = gqa_plan_info_init();
@@ -217,6 +224,153 @@ static void sweep_shape(const struct shape *s) {
     time_shape(s);
 }
 
+/* --- Features: each beside what it is compared with --- */
+
+/* Device copy of host numbers, from a small arena behind Q and O. */
+static const int32_t *ints_on_device(const int32_t *host, int64_t n) {
+    static size_t used = 16 << 20;
+    struct gqa_error err;
+    char *at = state.small + used;
+    if (space_cuda.put(&state.space, at, host, (size_t)n * sizeof *host, &err))
+        die(&err);
+    used += ((size_t)n * sizeof *host + 4095) / 4096 * 4096;
+    return (const int32_t *)(void *)at;
+}
+
+static struct gqa_problem plain_problem(int64_t batch, int64_t kv_len) {
+    struct gqa_problem p = gqa_problem_init();
+    p.batch = batch;
+    p.q_heads = 64;
+    p.kv_heads = 8;
+    p.head_dim = 128;
+    p.kv_len = kv_len;
+    p.q_type = p.kv_type = p.o_type = GQA_BF16;
+    return p;
+}
+
+static void add_problem(const char *name, struct gqa_problem p, struct gqa_tensors t) {
+    struct candidate *c = &state.list[state.count];
+    struct gqa_error err;
+    struct gqa_plan_info info = gqa_plan_info_init();
+    gqa_problem_pack(&p, GQA_HND);
+    *c = (struct candidate){.tensors = t};
+    if (gqa_plan_create(state.device, &p, &c->plan, &err)) {
+        fprintf(stderr, "%s: %s\n", name, err.message);
+        return;
+    }
+    gqa_plan_describe(c->plan, &info, NULL);
+    if (info.workspace_bytes > state.workspace_bytes) {
+        fprintf(stderr, "%s: workspace of %zu bytes\n", name, info.workspace_bytes);
+        return;
+    }
+    snprintf(c->name, sizeof c->name, "%s,%s %d", name, info.kernel, info.splits);
+    state.count++;
+}
+
+/* Pages of a problem in shuffled order. */
+static void add_paged(const char *name, struct gqa_problem p, int page) {
+    const int64_t per = (p.kv_len + page - 1) / page, all = per * p.batch;
+    int32_t *table = malloc((size_t)all * sizeof *table);
+    struct gqa_tensors t = plain_tensors();
+    uint64_t x = 1;
+    for (int64_t i = 0; table && i < all; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        const int64_t j = (int64_t)((x >> 33) % (uint64_t)(i + 1));
+        table[i] = table[j];
+        table[j] = (int32_t)i;
+    }
+    p.paging = GQA_PAGED_TABLE;
+    p.page_size = page;
+    p.num_pages = all;
+    t.block_table = ints_on_device(table, all);
+    free(table);
+    add_problem(name, p, t);
+}
+
+/* Lengths spread evenly in their logarithm over 128 .. 65536, in shuffled order; and as many
+ * tokens in equal rows. Returns the pool that both need. */
+static int64_t add_ragged(int64_t batch) {
+    int32_t lens[256];
+    int64_t total = 0;
+    struct gqa_tensors t = plain_tensors();
+    for (int64_t i = 0; i < batch; i++) {
+        double x = 128;
+        for (int64_t j = 0; j < 90 * (i * 37 % batch) / (batch - 1); j++)
+            x *= 1.0717734625362931; /* 2^(1/10) */
+        lens[i] = (int32_t)x;
+        total += lens[i];
+    }
+    struct gqa_problem p = plain_problem(batch, (total + batch - 1) / batch);
+    t.kv_lens = NULL;
+    add_problem("uniform", p, t);
+    /* Rows of different lengths lie packed one after the other: pages of one kind of stride. */
+    p.kv_len = 65536;
+    p.kv_len_expected = (total + batch - 1) / batch;
+    t.kv_lens = ints_on_device(lens, batch);
+    int32_t *table = calloc((size_t)batch * 1024, sizeof *table);
+    int32_t next = 0;
+    for (int64_t i = 0; table && i < batch; i++)
+        for (int32_t j = 0; j * 64 < lens[i]; j++)
+            table[i * 1024 + j] = next++;
+    p.paging = GQA_PAGED_TABLE;
+    p.page_size = 64;
+    p.num_pages = next;
+    t.block_table = ints_on_device(table, batch * 1024);
+    free(table);
+    add_problem("ragged", p, t);
+    return (int64_t)next * 64;
+}
+
+static void time_features(const char *title, int64_t tokens, size_t head_bytes) {
+    const size_t half = (size_t)tokens * 8 * head_bytes;
+    int64_t entries = (int64_t)(((size_t)512 << 20) / (2 * half));
+    entries = entries < 1 ? 1 : entries > MAX_RUNS ? MAX_RUNS : entries;
+    while (entries > 1 && (size_t)entries * 2 * half > state.pool_bytes)
+        entries--;
+    state.entry = (struct space_pool){state.pool, 2 * half, 2 * half, entries};
+    state.v_offset = half;
+    add_floor(1);
+    const struct shape none = {0, 0, 0, 0, 0};
+    printf("# %s\n", title);
+    time_shape(&none);
+    state.count = 0;
+}
+
+static void sweep_features(void) {
+    static const int64_t shapes[][2] = {{1, 1024}, {1, 8192}, {16, 8192}, {64, 1024}};
+    char title[64];
+    for (int i = 0; i < 4; i++) {
+        struct gqa_problem p = plain_problem(shapes[i][0], shapes[i][1]);
+        const int64_t tokens = p.batch * p.kv_len;
+        add_problem("contiguous", p, plain_tensors());
+        add_paged("page 64", p, 64);
+        add_paged("page 16", p, 16);
+        add_paged("page 1", p, 1);
+        p.q_tokens = 4;
+        add_problem("4 query tokens", p, plain_tensors());
+        p.q_tokens = 1;
+        p.split_mode = GQA_SPLIT_INVARIANT;
+        add_problem("invariant", p, plain_tensors());
+        p = plain_problem(p.batch, p.kv_len);
+        p.window_left = 127;
+        add_problem("window 128", p, plain_tensors());
+        p = plain_problem(p.batch, p.kv_len);
+        p.kv_type = GQA_E4M3;
+        add_problem("e4m3", p, plain_tensors());
+        p = plain_problem(p.batch, p.kv_len);
+        p.kernel = "gqa_decode_sm80_bf16_d128_g8";
+        add_problem("portable", p, plain_tensors());
+        snprintf(title, sizeof title, "%lld 64/8 128 %lld", (long long)p.batch,
+                 (long long)p.kv_len);
+        time_features(title, tokens, 256);
+    }
+    for (int64_t batch = 8; batch <= 128; batch *= 4) {
+        const int64_t tokens = add_ragged(batch);
+        snprintf(title, sizeof title, "ragged %lld", (long long)batch);
+        time_features(title, tokens, 256);
+    }
+}
+
 /* --- Everything --- */
 
 static void fill_pool(void) {
@@ -250,7 +404,7 @@ static void open_all(void) {
         gqa_device_open(options.device, NULL, &state.device, &err))
         die(&err);
     state.space.kind = &space_cuda;
-    state.pool_bytes = (size_t)4400 << 20;
+    state.pool_bytes = (size_t)6000 << 20;
     state.workspace_bytes = (size_t)64 << 20;
     state.pool = space_cuda.take(&state.space, state.pool_bytes);
     state.small = space_cuda.take(&state.space, 32 << 20);
@@ -283,6 +437,8 @@ int main(int argc, char **argv) {
         const char *next = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--auto"))
             options.automatic = true;
+        else if (!strcmp(argv[i], "--features"))
+            options.features = true;
         else if (!strcmp(argv[i], "--only"))
             options.only = next, i++;
         else if (!strcmp(argv[i], "--kernel"))
@@ -297,6 +453,9 @@ int main(int argc, char **argv) {
                                                    : options.rounds;
     printf("shape,kernel,way,us\n");
     open_all();
-    sweep_all();
+    if (options.features)
+        sweep_features();
+    else
+        sweep_all();
     return 0;
 }
