@@ -17,7 +17,7 @@
 enum { MAX_CLUSTER = 16, INVARIANT_TOKENS = 512 };
 
 /* What is known of a family of kernels; times in us, rates in bytes per us, measured on an H200 by
- * bench/sweep (2026-11-30) and fitted: 9 % RMS over 640 ways to run 66 shapes. The numbers of sm100
+ * bench/sweep (2026-11-30) and fitted: 8 % RMS over 640 ways to run 70 shapes. The numbers of sm100
  * are sm90's, scaled where memory says so: nobody has timed it. */
 struct family {
     const char *name;
@@ -37,14 +37,14 @@ struct family {
 static const struct family families[] = {
     [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 5.0, 0.8, 40e3, 0.84, 0.5, 3.4e6, 3.5, 0,
                      2.2, 0.027, 3.9},
-    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.0, 0.76, 65.5e3, 0.84, 0.5, 4.6e6, 3.5, 0.29,
-                     1.2, 0.027, 2.5},
-    [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 3.0, 0.76, 100e3, 0.84, 0.5, 7.2e6, 3.5,
-                      0.29, 1.2, 0.027, 2.5},
-    [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 3.0, 0.76, 100e3, 0.84, 0.5, 7.2e6, 3.5,
-                       0.29, 1.2, 0.027, 2.5},
-    [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 3.0, 0.76, 100e3, 0.84, 0.5, 7.2e6, 3.5,
-                       0.29, 1.2, 0.027, 2.5},
+    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.1, 0.63, 65.8e3, 0.82, 0.73, 4.42e6, 3.5,
+                     0.24, 1.1, 0.031, 4.5},
+    [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5,
+                      0.24, 1.1, 0.031, 4.5},
+    [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5,
+                       0.24, 1.1, 0.031, 4.5},
+    [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5,
+                       0.24, 1.1, 0.031, 4.5},
 };
 
 static const struct plan_part parts[] = {
@@ -174,7 +174,7 @@ static int64_t cluster_capacity(const struct plan_part *part, int n) {
 
 /* a and b overlap, but not quite: the larger one and a bit of the other. */
 static double overlap(double a, double b) {
-    return pow(pow(a, 3.5) + pow(b, 3.5), 1 / 3.5);
+    return pow(pow(a, 3.6) + pow(b, 3.6), 1 / 3.6);
 }
 
 /* Predicted us: launch, the busiest SM's bytes beside all bytes, the finish. */
@@ -314,10 +314,25 @@ static int64_t auto_slots(const struct plan_part *part) {
     return 4 * (int64_t)part->sms;
 }
 
+/* Are lengths expected to differ much? A plan sees none, but a caller who expects half of the
+ * capacity says so. The longest row then needs as much of the machine as its length asks for, which
+ * only equal shares give it. */
+static bool is_ragged(const struct gqa_problem *p) {
+    return p->reduction == GQA_REDUCE_AUTO && p->batch > 1 && p->kv_len_expected <= p->kv_len / 2 &&
+           expected_tokens(p) == p->kv_len_expected;
+}
+
 static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
     const int64_t grains = ceil_div(expected_tokens(s->p), GQA_GRAIN);
     const int64_t room = auto_slots(s->part);
     const int sum = s->p->reduction == GQA_REDUCE_ATOMIC ? GQA_FINISH_ATOMIC : GQA_FINISH_CLUSTER;
+    const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2);
+    const bool can_share = s->p->batch <= 4096 && most < INT32_MAX;
+    if (can_share && is_ragged(s->p)) {
+        offer_shares(s, c);
+        if (s->found)
+            return;
+    }
     offer_splits(s, c, 1, GQA_FINISH_OUTPUT);
     for (size_t i = 0; has_cluster && i < sizeof cluster_sizes / sizeof *cluster_sizes; i++) {
         const int n = cluster_sizes[i];
@@ -329,8 +344,7 @@ static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
     const bool only_kernel = s->p->reduction == GQA_REDUCE_KERNEL; /* shares can do all */
     for (int64_t n = 2; !only_kernel && n <= room / c.units && n <= grains; n++)
         offer_splits(s, c, (int)n, GQA_FINISH_PARTIAL);
-    const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2);
-    if (s->p->batch <= 4096 && most < INT32_MAX)
+    if (can_share)
         offer_shares(s, c);
     else if (s->p->reduction == GQA_REDUCE_KERNEL)
         offer_tokens(s, c);

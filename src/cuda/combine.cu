@@ -72,7 +72,7 @@ DEV struct sources sources_of(const struct gqa_args *a, const struct unit *u) {
 }
 
 DEV void row_sum_add(struct row_sum *x, float max, float sum, float4 o) {
-    const bool used = sum > 0;
+    const bool used = sum != 0; /* NaN counts */
     const float top = fmaxf(x->max, used ? max : NEG_LARGE);
     const float keep = ex2_approx_ftz(x->max - top);
     const float weight = used ? ex2_approx_ftz(max - top) : 0.0f;
@@ -133,7 +133,7 @@ DEV void write_row(const struct gqa_args *a, const struct unit *u, int r, int d,
     if (a->sinks)
         row_sum_add(x, a->sinks[u->kv_head * a->group + r % a->group] * LOG2E, 1.0f,
                     make_float4(0, 0, 0, 0));
-    const float factor = x->sum > 0 ? combine_v_scale(a, u) * rcp_approx_ftz(x->sum) : 0.0f;
+    const float factor = x->sum != 0 ? combine_v_scale(a, u) * rcp_approx_ftz(x->sum) : 0.0f;
     const float o[4] = {x->o.x, x->o.y, x->o.z, x->o.w};
     const int64_t at = row_offset(a, u, &a->o_stride, r) + d;
     for (int j = 0; j < 4 && d < a->head_dim_v; j++)
@@ -141,7 +141,7 @@ DEV void write_row(const struct gqa_args *a, const struct unit *u, int r, int d,
     if (d == 0 && a->lse) {
         const float log2_sum = x->max + lg2_approx_ftz(x->sum);
         a->lse[row_offset(a, u, &a->lse_stride, r)] =
-            x->sum > 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
+            x->sum != 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
     }
 }
 
@@ -221,7 +221,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
     __syncwarp();
     if (lane == 0 && a->lse) {
         const float log2_sum = max + lg2_approx_ftz(sum);
-        a->lse[row] = sum > 0 ? (a->o_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
+        a->lse[row] = sum != 0 ? (a->o_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
     }
 }
 

@@ -101,68 +101,94 @@ DEV int walk_next(const struct gqa_args *a, struct walk *w, struct unit *u, stru
 
 /* Where rows of K or of V come from. */
 struct source {
-    const char *base; /* of the KV head in cache entry or page 0 */
-    int64_t batch_bytes, token_bytes;
+    const char *base; /* of the KV head in the cache entry, or in page 0 */
+    int64_t page_bytes, token_bytes;
     int row_bytes;
-    const int32_t *pages;
-    int page_size; /* tokens per run that is adjacent in memory; 1: none is */
-    int adjacent;
-    struct gqa_divisor by_page;
+};
+
+/* A tile's rows in runs that are adjacent in memory, dealt to the lanes: RUNS each at most. */
+enum { RUNS = TILE / 32 };
+
+struct runs {
+    const int32_t *pages; /* of the sequence; NULL: not paged */
+    int tokens;           /* of a run: a page, 1, or without pages 0 for "all" */
+    struct gqa_divisor by_run, by_page;
+    int page_size;
 };
 
 DEV struct source source_of(const struct gqa_args *a, const struct unit *u, const void *base,
                             const struct gqa_arg_strides *s, int dim) {
     struct source x;
-    x.batch_bytes = s->batch * KV_BYTES;
+    x.page_bytes = s->batch * KV_BYTES;
     x.token_bytes = s->token * KV_BYTES;
     x.row_bytes = dim * KV_BYTES;
     x.base = (const char *)base + u->kv_head * s->head * KV_BYTES;
-    x.pages = a->pages;
-    x.page_size = a->page_size;
-    x.adjacent = s->token == dim;
-    x.by_page = a->by_page;
-    if (a->pages)
-        x.pages += a->page_indptr ? a->page_indptr[u->entry] : u->entry * a->page_stride;
-    else
-        x.base += u->entry * x.batch_bytes;
+    if (!a->pages)
+        x.base += u->entry * x.page_bytes;
     return x;
 }
 
+DEV struct runs runs_of(const struct gqa_args *a, const struct unit *u) {
+    const int adjacent = a->k_stride.token == a->head_dim && a->v_stride.token == a->head_dim_v;
+    struct runs x;
+    x.pages = a->pages;
+    x.page_size = a->page_size;
+    x.by_page = a->by_page;
+    x.tokens = adjacent ? a->page_size : 1;
+    x.by_run = a->by_page;
+    if (x.tokens == 1)
+        x.by_run.multiply = 0;
+    if (a->pages) {
+        pdl_wait();
+        x.pages += a->page_indptr ? a->page_indptr[u->entry] : u->entry * a->page_stride;
+    }
+    return x;
+}
+
+/* Page numbers of this lane's runs of tokens [begin, end): asked for one tile ahead. */
+DEV void pages_fetch(const struct runs *x, int begin, int end, int32_t page[RUNS], int lane) {
+    const int first = divide(begin, x->by_run) + lane;
+#pragma unroll
+    for (int j = 0; j < RUNS; j++) {
+        const int from = max_int(begin, (first + 32 * j) * x->tokens);
+        page[j] = x->pages && from < end ? x->pages[divide(from, x->by_page)] : 0;
+    }
+}
+
 /* Tokens [begin, end) into a slot, token `tile` at its start. All 32 lanes share the runs. */
-DEV void copy_rows(const struct source *s, int tile, int begin, int end, uint32_t slot,
-                   uint32_t full, int lane) {
-    if (!s->pages && s->adjacent) {
+DEV void copy_rows(const struct source *s, const struct runs *x, const int32_t page[RUNS], int tile,
+                   int begin, int end, uint32_t slot, uint32_t full, int lane) {
+    if (!x->tokens) {
         if (lane == 0)
             cp_async_bulk_g2s(slot + (begin - tile) * s->row_bytes,
                               s->base + begin * s->token_bytes, (end - begin) * s->row_bytes, full);
         return;
     }
-    const int run = s->adjacent ? s->page_size : 1;
-    for (int i = begin / run + lane; i * run < end; i += 32) {
-        const int from = max_int(begin, i * run), to = min_int(end, i * run + run);
-        const char *at = s->base;
-        if (s->pages) {
-            const int page = divide(from, s->by_page);
-            at += s->pages[page] * s->batch_bytes + (from - page * s->page_size) * s->token_bytes;
-        } else {
-            at += from * s->token_bytes;
-        }
-        cp_async_bulk_g2s(slot + (from - tile) * s->row_bytes, at, (to - from) * s->row_bytes,
-                          full);
+    const int first = divide(begin, x->by_run) + lane;
+#pragma unroll
+    for (int j = 0; j < RUNS; j++) {
+        const int at = (first + 32 * j) * x->tokens;
+        const int from = max_int(begin, at), to = min_int(end, at + x->tokens);
+        if (from >= to)
+            continue;
+        const int in_page = x->pages ? from - divide(from, x->by_page) * x->page_size : from;
+        cp_async_bulk_g2s(slot + (from - tile) * s->row_bytes,
+                          s->base + page[j] * s->page_bytes + in_page * s->token_bytes,
+                          (to - from) * s->row_bytes, full);
     }
 }
 
-/* One K or V tile of the part. Earlier kernels may still run until the copy. */
-DEV void load_tile(const struct cta *c, const struct source *s, const struct pipe *kv, int tile,
-                   const struct part *p, int lane) {
-    const int begin = max_int(tile, p->begin), end = min_int(tile + TILE, p->end);
+/* One K or V tile, tokens [begin, end). Earlier kernels may still run until the first copy. */
+DEV void load_tile(const struct cta *c, const struct source *s, const struct runs *x,
+                   const int32_t page[RUNS], const struct pipe *kv, int tile, int begin, int end,
+                   int lane) {
     pipe_acquire(kv);
     if (lane == 0)
         mbarrier_arrive_expect_tx(pipe_full(kv), (end - begin) * s->row_bytes);
     __syncwarp();
-    if (tile <= p->begin)
+    if (tile <= begin)
         pdl_wait();
-    copy_rows(s, tile, begin, end, smem_addr(c->smem->kv[kv->slot]), pipe_full(kv), lane);
+    copy_rows(s, x, page, tile, begin, end, smem_addr(c->smem->kv[kv->slot]), pipe_full(kv), lane);
 }
 
 /* Role: one warp streams the tiles of every part into the ring, K before V. */
@@ -174,11 +200,20 @@ DEV void load(const struct cta *c, struct pipe kv, int lane) {
     while (walk_next(a, &walk, &u, &p)) {
         const struct source k = source_of(a, &u, a->k, &a->k_stride, a->head_dim);
         const struct source v = source_of(a, &u, a->v, &a->v_stride, a->head_dim_v);
-        for (int tile = p.begin / STEP * STEP; tile < p.end; tile += TILE) {
-            load_tile(c, &k, &kv, tile, &p, lane);
+        const struct runs runs = runs_of(a, &u);
+        int32_t page[RUNS], next[RUNS];
+        int tile = p.begin / STEP * STEP;
+        pages_fetch(&runs, p.begin, min_int(tile + TILE, p.end), page, lane);
+        for (; tile < p.end; tile += TILE) {
+            const int begin = max_int(tile, p.begin), end = min_int(tile + TILE, p.end);
+            pages_fetch(&runs, end, min_int(end + TILE, p.end), next, lane);
+            load_tile(c, &k, &runs, page, &kv, tile, begin, end, lane);
             pipe_next(&kv);
-            load_tile(c, &v, &kv, tile, &p, lane);
+            load_tile(c, &v, &runs, page, &kv, tile, begin, end, lane);
             pipe_next(&kv);
+#pragma unroll
+            for (int j = 0; j < RUNS; j++)
+                page[j] = next[j];
         }
     }
 }

@@ -3,7 +3,8 @@
  * a partial, or finish in the cluster (finish_sm90.cuh).
  *
  * Weight of a source with maximum m and sum l, over sources: 2^(m - M), 0 where l is 0; such a
- * source is not read, so partials that nobody wrote cannot reach a result. */
+ * source is not read, so partials that nobody wrote cannot reach a result. A NaN score makes l NaN,
+ * and so everything that it belongs to. */
 #ifndef GQA_FINISH_CUH
 #define GQA_FINISH_CUH
 
@@ -65,7 +66,7 @@ DEV void merged_add_sink(const struct gqa_args *a, const struct unit *u, int r, 
         return;
     const float sink = a->sinks[u->kv_head * a->group + r % a->group] * LOG2E;
     const float max = fmaxf(m->max, sink);
-    const float factor = m->sum > 0 ? ex2_approx_ftz(m->max - max) : 0.0f;
+    const float factor = m->sum != 0 ? ex2_approx_ftz(m->max - max) : 0.0f;
     m->sum = m->sum * factor + ex2_approx_ftz(sink - max);
     for (int j = 0; j < 4; j++)
         m->o[j] *= factor;
@@ -78,7 +79,7 @@ DEV void lse_write(const struct gqa_args *a, const struct unit *u, int r, const 
         return;
     const float log2_sum = m->max + lg2_approx_ftz(m->sum);
     a->lse[row_offset(a, u, &a->lse_stride, r)] =
-        m->sum > 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
+        m->sum != 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
 }
 
 /* Output elements [d, d + 4) of row r of the sequence, and its LSE where d is 0. `v_factor` is
@@ -87,7 +88,7 @@ DEV void merged_write(const struct gqa_args *a, const struct unit *u, int r, int
                       struct merged *m, float v_factor) {
     merged_add_sink(a, u, r, m);
     if (d < a->head_dim_v) {
-        const float factor = m->sum > 0 ? v_factor * rcp_approx_ftz(m->sum) : 0.0f;
+        const float factor = m->sum != 0 ? v_factor * rcp_approx_ftz(m->sum) : 0.0f;
         float o[4];
         for (int j = 0; j < 4; j++)
             o[j] = m->o[j] * factor;
@@ -106,10 +107,10 @@ DEV struct merged merge_warps(const struct merge_smem *x, int r, int quad) {
         m.o[j] = 0;
 #pragma unroll
     for (int w = 0; w < TEAMS; w++)
-        m.max = fmaxf(m.max, x->ml[w][r][1] > 0 ? x->ml[w][r][0] : NEG_LARGE);
+        m.max = fmaxf(m.max, x->ml[w][r][1] != 0 ? x->ml[w][r][0] : NEG_LARGE);
 #pragma unroll
     for (int w = 0; w < TEAMS; w++) {
-        if (x->ml[w][r][1] > 0) {
+        if (x->ml[w][r][1] != 0) {
             const float weight = ex2_approx_ftz(x->ml[w][r][0] - m.max);
             const float4 o = *(const float4 *)&x->o[w][r][4 * quad];
             m.sum += weight * x->ml[w][r][1];
@@ -128,7 +129,7 @@ DEV void partial_write(const struct gqa_args *a, int slot, int r, int quad,
     const int64_t row = (int64_t)slot * a->part_rows + r;
     if (quad == 0)
         *(float2 *)&a->part_ml[2 * row] = make_float2(m->max, m->sum);
-    if (m->sum > 0)
+    if (m->sum != 0)
         *(float4 *)&a->part_o[row * a->part_dim + 4 * quad] =
             make_float4(m->o[0], m->o[1], m->o[2], m->o[3]);
 }

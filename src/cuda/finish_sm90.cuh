@@ -71,7 +71,7 @@ DEV struct merged cluster_sum(const struct inbox *in, const struct deal *d, int 
             ml[j] = *(const float2 *)in->ml[from][r];
             o[j] = *(const float4 *)in->o[from * d->most + mine];
             ml[j].y = s + j < d->cluster ? ml[j].y : 0.0f;
-            max = ml[j].y > 0 ? fmaxf(max, ml[j].x) : max;
+            max = ml[j].y != 0 ? fmaxf(max, ml[j].x) : max;
         }
         const float keep = ex2_approx_ftz(m.max - max);
         m.max = max;
@@ -81,7 +81,7 @@ DEV struct merged cluster_sum(const struct inbox *in, const struct deal *d, int 
             m.o[j] *= keep;
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            const float weight = ml[j].y > 0 ? ex2_approx_ftz(ml[j].x - max) : 0.0f;
+            const float weight = ml[j].y != 0 ? ex2_approx_ftz(ml[j].x - max) : 0.0f;
             m.sum += weight * ml[j].y;
             m.o[0] += weight * o[j].x;
             m.o[1] += weight * o[j].y;
@@ -145,18 +145,18 @@ DEV void finish_atomic(const struct gqa_args *a, const struct unit *u, const str
         const struct merged own = merge_warps(x, r, i % QUADS);
         struct merged all = {NEG_LARGE, 0, {0, 0, 0, 0}};
         for (int s = 0; s < cluster; s++)
-            all.max = fmaxf(all.max, in->ml[s][r][1] > 0 ? in->ml[s][r][0] : NEG_LARGE);
+            all.max = fmaxf(all.max, in->ml[s][r][1] != 0 ? in->ml[s][r][0] : NEG_LARGE);
         for (int s = 0; s < cluster; s++)
-            if (in->ml[s][r][1] > 0)
+            if (in->ml[s][r][1] != 0)
                 all.sum += in->ml[s][r][1] * ex2_approx_ftz(in->ml[s][r][0] - all.max);
         merged_add_sink(a, u, row, &all);
         float o[4];
         const float factor =
-            own.sum > 0 ? ex2_approx_ftz(own.max - all.max) * v_factor * rcp_approx_ftz(all.sum)
-                        : 0.0f;
+            own.sum != 0 ? ex2_approx_ftz(own.max - all.max) * v_factor * rcp_approx_ftz(all.sum)
+                         : 0.0f;
         for (int j = 0; j < 4; j++)
             o[j] = own.o[j] * factor;
-        if (own.sum > 0 && d < a->head_dim_v)
+        if (own.sum != 0 && d < a->head_dim_v)
             add_quad(a->o_type, a->o, row_offset(a, u, &a->o_stride, row) + d, o);
         if (rank == 0 && d == 0)
             lse_write(a, u, row, &all);
