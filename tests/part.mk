@@ -7,6 +7,6 @@ TESTS += $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/internal.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
 
-TESTS += tests/test_header
+TESTS += tests/test_header tests/test_neon tests/test_avx512
 
 .SECONDARY: $(TESTS:%=%.o)
