@@ -315,11 +315,4 @@ DEV uint32_t cvt_rn_e4m3x2_f32(float low, float high) {
     return r;
 }
 
-/* Two e4m3 bytes to two f16, exactly. */
-DEV uint32_t cvt_rn_f16x2_e4m3x2(uint32_t pair) {
-    uint32_t r;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"((uint16_t)pair));
-    return r;
-}
-
 #endif
