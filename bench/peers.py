@@ -85,7 +85,7 @@ def ours(**fields):
                             o=out.data_ptr())
             plan.decode(t, start, plan.workspace_bytes, torch.cuda.current_stream().cuda_stream)
             return out
-        call.keep = workspace
+        call.out, call.keep = out, workspace
         call.plan = plan.describe()
         return call
     return contender
