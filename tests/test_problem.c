@@ -217,6 +217,14 @@ TEST(defaults_are_filled_in) {
     CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
     CHECK_INT(n.table_stride, 6);
     CHECK_INT(problem_normalise(&n, &n, NULL), GQA_OK); /* normal stays normal */
+    p.scale = 0.5f;                                     /* and what is given is kept */
+    p.kv_batch = 9;
+    p.table_stride = 11;
+    p.kv_len_expected = 5;
+    p.head_dim_v = 32;
+    CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
+    CHECK(n.scale == 0.5f && n.kv_batch == 9 && n.table_stride == 11);
+    CHECK(n.kv_len_expected == 5 && n.head_dim_v == 32);
 }
 
 TEST(strides_of_dimensions_of_size_one_are_not_read) {
