@@ -328,6 +328,7 @@ void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u6
     warp_actor(w, i, &a);
     a.atomic = acc & ACC_ATOMIC || (i->sem & 15);
     a.nc = acc & ACC_NC;
+    a.same = acc & ACC_SAME;
     if (sp == SP_GLOBAL) {
         if (a.atomic)
             strong_access(w, i, addr & ~3ull, acc);

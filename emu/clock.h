@@ -186,6 +186,7 @@ struct actor {
     u32 who, epoch;
     const struct clock *clock;
     bool async, atomic, nc;
+    bool same; /* writes the value that is there: no race with the write that put it there */
     u32 bytes; /* of the cell at hand, a bit each */
     u64 grid;
     bool grid_acquired;

@@ -550,7 +550,8 @@ void decode_statement(struct parser *p, const char *opcode, u32 len, ref guard, 
     for (u32 i = 0; i < d.nwords; i++)
         if (!allowed(op_rows[d.row].mods, d.word[i]))
             dec_fail(&d, "modifier '.%s' is not known here", d.word[i]);
-    memcpy(d.op, ops, nops * sizeof *ops);
+    if (nops)
+        memcpy(d.op, ops, nops * sizeof *ops);
     d.nops = nops;
     struct insn in = {.d = REF_NONE,
                       .a = REF_NONE,

@@ -314,7 +314,15 @@ void grid_free(struct grid *g);
 
 /* Host address of `bytes` at a device address, checked; never returns NULL.  `what` says how it is
  * used: a set of ACC_* bits. */
-enum { ACC_READ = 1, ACC_WRITE = 2, ACC_ATOMIC = 4, ACC_ASYNC = 8, ACC_NC = 16, ACC_NOALIGN = 32 };
+enum {
+    ACC_READ = 1,
+    ACC_WRITE = 2,
+    ACC_ATOMIC = 4,
+    ACC_ASYNC = 8,
+    ACC_NC = 16,
+    ACC_NOALIGN = 32,
+    ACC_SAME = 64 /* the bytes written are those that are there */
+};
 void *mem_at(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 addr, u32 bytes,
              u32 acc);
 /* As above for global memory only, from an asynchronous item or the host; NULL when out of bounds.

@@ -73,14 +73,15 @@ static int op_st(struct warp *w, const struct insn *i, u32 m) {
     FOR_LANES(l, m) {
         u64 a = lane_address(w, i, i->a, l);
         u8 *p = mem_at(w, i, l, i->space, a, bytes, ACC_WRITE), v[64];
-        if (w->check)
-            check_mem(w, i, l, i->space, a, bytes, ACC_WRITE);
         for (u32 k = 0; k < i->n; k++) {
             const u8 *r = reg_at(w, i->n == 1 ? i->d : i->ops[k]);
             u32 lane = i->size == 16 ? 16 : i->flags & MEM_WIDE_REG ? 8 : 4;
             memcpy(v + k * i->size, r + lane * l, i->size);
         }
-        changed |= memcmp(p, v, bytes) != 0;
+        bool same = !memcmp(p, v, bytes);
+        if (w->check)
+            check_mem(w, i, l, i->space, a, bytes, ACC_WRITE | (same ? (u32)ACC_SAME : 0u));
+        changed |= !same;
         memcpy(p, v, bytes);
     }
     w->cta->grid->emu->progress += changed && i->space != SP_LOCAL;

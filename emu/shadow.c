@@ -42,7 +42,7 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
         return;
     if (!clock_knows(a->clock, c->w_who, c->w_epoch, false) &&
         !(c->w_who == a->who && c->w_epoch <= a->epoch)) {
-        if (a->atomic && (c->w_loc & LOC_ATOMIC))
+        if ((a->atomic && (c->w_loc & LOC_ATOMIC)) || (write && a->same))
             return;
         complain(a, EMU_RACE,
                  write ? "write not ordered after a write" : "read not ordered after a write",
