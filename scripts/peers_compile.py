@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """peers_compile.py NAME: ask an installed package to compile one of its SM100 decode kernels.
 
-Names as scripts/peers-ptx has them: fa4-dD-splitS, fa4-dD-nosplit, fa4-dD-pageP, fi-dD-REDUCTION,
-fi-dD-REDUCTION-pageP. 64 query heads, 8 KV heads, bf16. Nothing is launched; no GPU is needed.
+Names as scripts/peers-ptx has them: fa4-dD-splitS, fa4-dD-nosplit, fa4-dD-pageP, fa4-d256-pair (two
+CTAs together), fi-dD-REDUCTION, fi-dD-REDUCTION-pageP. 64 query heads, 8 KV heads, bf16. Nothing is launched; no GPU is needed.
 """
 import importlib.util
 import pathlib
@@ -13,7 +13,7 @@ import types
 Q_HEADS, KV_HEADS = 64, 8
 
 
-def flash_attention(head_dim, splits, page):
+def flash_attention(head_dim, splits, page, q_tokens):
     import cutlass.utils
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -42,7 +42,7 @@ def flash_attention(head_dim, splits, page):
         kv = (batch * tokens // page, page) if page else (batch, tokens)
         k, v = bf16(*kv, KV_HEADS, head_dim), bf16(*kv, KV_HEADS, head_dim)
         _flash_attn_fwd(
-            bf16(batch, 1, Q_HEADS, head_dim), k, v, num_splits=splits, pack_gqa=True, causal=False, return_lse=True,
+            bf16(batch, q_tokens, Q_HEADS, head_dim), k, v, num_splits=splits, pack_gqa=True, causal=False, return_lse=True,
             page_table=i32(batch, tokens // page) if page else None, seqused_k=i32(batch) if page else None)
 
 
@@ -68,7 +68,7 @@ def flash_infer(head_dim, reduction, page):
 
 
 def main(name):
-    m = re.fullmatch(r"(fa4|fi)-d(\d+)-(split\d+|nosplit|none|kernel|atomic|page\d+)(?:-page(\d+))?", name)
+    m = re.fullmatch(r"(fa4|fi)-d(\d+)-(split\d+|nosplit|pair|none|kernel|atomic|page\d+)(?:-page(\d+))?", name)
     if not m:
         sys.exit(__doc__)
     package, head_dim, how, page = m[1], int(m[2]), m[3], int(m[4] or 0)
@@ -76,7 +76,8 @@ def main(name):
         flash_infer(head_dim, how, page)
     else:
         digits = int(re.sub(r"\D", "", how) or 1)
-        flash_attention(head_dim, 8 if how.startswith("page") else digits, digits if how.startswith("page") else 0)
+        flash_attention(head_dim, 8 if how.startswith("page") else digits, digits if how.startswith("page") else 0,
+                        4096 if how == "pair" else 1)
 
 
 main(sys.argv[1] if len(sys.argv) > 1 else "")

@@ -24,9 +24,13 @@ static void word(struct kernel *k, uint32_t v) {
     gpu_param_u32(k, next++, v);
 }
 
-static void zeros(struct kernel *k) {
-    const uint8_t none[32] = {0};
-    put(k, none, sizeof none);
+static bool is_pair(const struct problem *x) {
+    return x->dim == 256;
+}
+
+static void zeros(struct kernel *k, const struct problem *x) {
+    const uint8_t none[64] = {0};
+    put(k, none, is_pair(x) ? 64 : 32);
 }
 
 static void sizes(struct kernel *k, int a, int b, int c, int d) {
@@ -81,10 +85,11 @@ static void map_q(struct kernel *k, const struct problem *x, uint64_t p) {
     map(k, p, 5, dim, stride, box);
 }
 
-static void map_kv(struct kernel *k, const struct problem *x, uint64_t p) {
+/* Of a pair each CTA loads half of the 128 keys of K, and half of d of V. */
+static void map_kv(struct kernel *k, const struct problem *x, uint64_t p, bool v) {
     const uint64_t d = (uint64_t)x->dim, h = (uint64_t)x->kv_heads, n = (uint64_t)x->keys;
     const uint64_t dim[4] = {d, n, h, (uint64_t)x->batch}, stride[4] = {1, d * h, d, d * h * n};
-    const uint32_t box[4] = {64, 128, 1, 1};
+    const uint32_t box[4] = {64, is_pair(x) && !v ? 64 : 128, 1, 1};
     map(k, p, 4, dim, stride, box);
 }
 
@@ -126,14 +131,14 @@ static void forward_params(struct kernel *k, const struct problem *x, const stru
     }
     map_q(k, x, b->q);
     if (!t->page) {
-        map_kv(k, x, b->k);
-        map_kv(k, x, b->v);
+        map_kv(k, x, b->k, false);
+        map_kv(k, x, b->v, true);
     }
     if (splits == 1)
         map_q(k, x, b->o);
     gpu_param_f32(k, next++, x->scale * 1.44269504088896341f);
-    zeros(k);
-    zeros(k);
+    zeros(k, x);
+    zeros(k, x);
     if (splits > 1) {
         word(k, 1);
         word(k, (uint32_t)x->kv_heads);
@@ -228,6 +233,8 @@ bool fa4_run(const struct peer *t, const char *path, const struct problem *x, in
     if (splits == 1) {
         l.grid[0] = tiles < 148 ? tiles : 148;
         l.grid[1] = l.grid[2] = 1;
+        l.cluster = is_pair(x) ? 2 : 1;
+        l.grid[0] *= l.cluster;
     }
     gpu_launch(&forward, &l);
     if (splits > 1) {

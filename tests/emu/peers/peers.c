@@ -24,6 +24,7 @@ static const struct peer peers[] = {
     {"fa4-d64-split8", fa4_run, 64, 0, 8, REDUCE_NONE, 231424, 1e-2, 1e-4},
     {"fa4-d128-nosplit", fa4_run, 128, 0, 1, REDUCE_NONE, 232448, 1e-2, 1e-4},
     {"fa4-d64-nosplit", fa4_run, 64, 0, 1, REDUCE_NONE, 232448, 1e-2, 1e-4},
+    {"fa4-d256-pair", fa4_run, 256, 0, 1, REDUCE_NONE, 232448, 1e-2, 1e-4},
     {"fa4-d128-page16", fa4_run, 128, 16, 8, REDUCE_NONE, 231424, 1e-2, 1e-4},
 };
 
