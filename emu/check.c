@@ -669,6 +669,14 @@ struct clock *check_item_part(struct emu *e, struct item *it) {
     c->serial = ++e->checker->serial;
     return c;
 }
+void check_item_drop(struct item *it) {
+    if (it->check)
+        clock_drop(it->check->meet);
+    free(it->check);
+    it->check = NULL;
+    clock_drop(it->clock);
+    it->clock = NULL;
+}
 struct clock *check_item_done(struct emu *e, struct item *it) {
     struct clock *c = check_item_part(e, it);
     if (it->check)

@@ -49,6 +49,8 @@ void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32
 void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write);
 void check_item_join(struct warp *w, struct item *it); /* another warp issued its share */
 void check_item_meet(struct item *it, bool on);
+/* Frees the item's check state and clock. */
+void check_item_drop(struct item *it);
 /* Registers that an asynchronous operation writes (or reads, written false) until cleared. */
 void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group);
 void check_pending_clear(struct warp *w, u64 upto); /* groups below upto are complete */

@@ -478,6 +478,7 @@ void cta_free_all(struct emu *e) {
     while (e->free_cta) {
         struct cta *c = e->free_cta;
         e->free_cta = c->next_free;
+        mbar_forget(c);
         free(c->warps);
         free(c->regs);
         free(c->locals);

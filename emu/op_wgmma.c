@@ -73,7 +73,7 @@ void wgmma_free(struct cta *c) {
     for (u32 k = 0; c->wg && k < MAX_WARPS / GROUP_WARPS; k++) {
         for (u32 j = 0; c->wg[k] && j < COMMITS; j++) {
             if (c->wg[k]->open[j])
-                clock_drop(c->wg[k]->open[j]->clock);
+                check_item_drop(c->wg[k]->open[j]);
             free(c->wg[k]->open[j]);
         }
         free(c->wg[k]);

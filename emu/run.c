@@ -159,8 +159,7 @@ static void agent_step(struct emu *e, u32 k) {
     if (!a->head)
         agent_retire(e, a);
     struct cta *c = it->cta;
-    clock_drop(it->clock);
-    free(it->check);
+    check_item_drop(it);
     free(it);
     c->outstanding--;
     e->progress++;
@@ -367,8 +366,7 @@ static void emu_abandon(struct emu *e) {
         while (a->head) {
             struct item *it = a->head;
             a->head = it->next;
-            clock_drop(it->clock);
-            free(it->check);
+            check_item_drop(it);
             bool own = a == &it->own;
             if (own)
                 e->nactive--;
