@@ -455,6 +455,7 @@ TEST(checked_tables) {
     }
     spoil(&s, CASE_BATCH_INDEX, 1, (int32_t)s.x.p.kv_batch);
     spoil(&s, CASE_CU_SEQLENS, 0, 1);
+    spoil(&s, CASE_CU_SEQLENS, s.x.p.batch, (int32_t)s.x.p.q_total + 1);
     CHECK_INT(gqa_decode(s.plan, &s.x.device, s.workspace, s.bytes, NULL, NULL), GQA_OK);
     step_close(&s);
 
