@@ -172,9 +172,20 @@ static int64_t cluster_capacity(const struct plan_part *part, int n) {
     return n * (part->sms == 132 ? fit : part->sms / 16 * (16 / n));
 }
 
+/* What a bulk copy of sm90 costs its SM, however short (H200: 64 copies of 256 bytes took 2.6 us);
+ * below some 2.5 KB the portable kernel, which reads row by row anyway, is faster. */
+#define COPY_US 0.040
+
 /* a and b overlap, but not quite: the larger one and a bit of the other. */
 static double overlap(double a, double b) {
     return pow(pow(a, 3.6) + pow(b, 3.6), 1 / 3.6);
+}
+
+/* Bytes that lie together in K: what one bulk copy moves. */
+static double run_bytes(const struct gqa_problem *p) {
+    const bool adjacent = p->k.token == p->head_dim && p->v.token == p->head_dim_v;
+    const double tokens = !adjacent ? 1 : p->paging == GQA_CONTIGUOUS ? 1e9 : p->page_size;
+    return tokens * p->head_dim * (double)gqa_type_bytes(p->kv_type);
 }
 
 /* Predicted us: launch, the busiest SM's bytes beside all bytes, the finish. */
@@ -183,9 +194,11 @@ static double predict(const struct plan_part *part, const struct gqa_problem *p,
     const struct kernel_row *row = &kernel_rows[c->row];
     const struct family *f = &families[row->arch];
     const double total = (double)c->units * (double)expected_tokens(p) * (double)token_bytes(p);
-    const double rate = f->sm_rate * (row->head_dim <= 64    ? f->narrow
-                                      : row->head_dim <= 128 ? 1
-                                                             : f->wide);
+    double rate = f->sm_rate * (row->head_dim <= 64    ? f->narrow
+                                : row->head_dim <= 128 ? 1
+                                                       : f->wide);
+    if (row->arch == KERNEL_sm90 && run_bytes(p) / COPY_US < rate)
+        rate = run_bytes(p) / COPY_US;
     const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132);
     int64_t waves = 1;
     double busy = total / (double)c->ctas;
