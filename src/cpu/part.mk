@@ -35,16 +35,17 @@ $(eval $(call cc_rule,src/cpu,-D_GNU_SOURCE -Iinclude -Isrc))
 LIB_OBJ += $(patsubst %,$(BUILD)/src/cpu/%.o,$(CPU_SOURCES))
 
 # The kernels that this machine cannot run, on the case table: 64-bit ARM under qemu-user, AVX-512
-# emulated. `make check` calls them by way of tests/test_neon and tests/test_avx512.
+# emulated. `make check` calls them by way of tests/test_neon and tests/test_avx512. Their -O1 warns
+# of other things than the real build, which is the one that must be clean.
 NEON_CC ?= aarch64-linux-gnu-gcc
 
 .PHONY: check-neon check-avx512
 check-neon:
-	@$(MAKE) --no-print-directory NVCC= OPT=-O1 CC=$(NEON_CC) BUILD=$(BUILD)/aarch64 SAN= \
+	@$(MAKE) --no-print-directory NVCC= OPT=-O1 CFLAGS=-Wno-error CC=$(NEON_CC) BUILD=$(BUILD)/aarch64 SAN= \
 	    $(BUILD)/aarch64/tests/test_cpu
 	QUICK=1 qemu-aarch64 -L /usr/aarch64-linux-gnu $(BUILD)/aarch64/tests/test_cpu
 
 check-avx512:
-	@$(MAKE) --no-print-directory NVCC= OPT=-O1 EMULATED=1 BUILD=$(BUILD)/avx512 SAN= \
+	@$(MAKE) --no-print-directory NVCC= OPT=-O1 CFLAGS=-Wno-error EMULATED=1 BUILD=$(BUILD)/avx512 SAN= \
 	    $(BUILD)/avx512/tests/test_cpu
 	QUICK=1 $(BUILD)/avx512/tests/test_cpu
