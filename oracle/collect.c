@@ -42,7 +42,9 @@ static bool check_input(struct case_instance *x, const struct case_buffer *b, co
 static bool check_output(struct case_instance *x, const struct case_buffer *b, char *copy,
                          const struct gqa_strides *s, size_t size, int dim) {
     const struct gqa_problem *p = &x->p;
-    const int64_t rows = p->q_ragged ? x->host.cu_seqlens_q[p->batch] : p->batch * p->q_tokens;
+    int64_t rows = p->q_ragged ? x->host.cu_seqlens_q[p->batch] : p->batch * p->q_tokens;
+    if (p->q_ragged && (rows < 0 || rows > p->q_total)) /* a test of misuse */
+        rows = p->q_total;
     for (int64_t row = 0; row < rows; row++)
         for (int h = 0; h < p->q_heads; h++)
             memset(copy + b->front + (size_t)ref_row_offset(p, s, row, h) * size, 0xff,
