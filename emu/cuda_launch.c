@@ -419,6 +419,13 @@ CU_API cu_result cuStreamGetCaptureInfo_v2(struct cu_stream *s, int *state, uint
         *ndeps = 0;
     return CUE_SUCCESS;
 }
+CU_API cu_result cuStreamGetCaptureInfo_v3(struct cu_stream *s, int *state, uint64_t *id,
+                                           struct cu_graph **g, const void **deps,
+                                           const void **edges, size_t *ndeps) {
+    if (edges)
+        *edges = NULL;
+    return cuStreamGetCaptureInfo_v2(s, state, id, g, deps, ndeps);
+}
 CU_API cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
     (void)mode;
     return CUE_SUCCESS;

@@ -385,7 +385,7 @@ CU_API cu_result cuGetErrorString(cu_result e, const char **s) {
 /* The newest version of a name that this library has: name_v4 ... name_v2, name. */
 CU_API cu_result cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags,
                                      int *status) {
-    (void)version, (void)flags;
+    (void)flags;
     char buf[128];
     static void *self;
     if (!name || !fn)
@@ -396,7 +396,9 @@ CU_API cu_result cuGetProcAddress_v2(const char *name, void **fn, int version, u
             self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     }
     *fn = NULL;
-    for (int v = 4; v >= 1 && !*fn && self; v--) {
+    /* cuCtxCreate changed its arguments in 13.0 */
+    const int newest = !strcmp(name, "cuCtxCreate") && version < 13000 ? 2 : 4;
+    for (int v = newest; v >= 1 && !*fn && self; v--) {
         snprintf(buf, sizeof buf, v > 1 ? "%s_v%d" : "%s", name, v);
         *fn = dlsym(self, buf);
     }
