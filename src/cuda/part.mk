@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # GPU kernels: one PTX and one cubin per line of instances.def (.cu -> nvcc -> .ptx -> ptxas ->
 # .cubin), embedded by kernels.c. Without nvcc the library is built with the rows but no images.
-#   make ONLY=sm90_bf16_d128     only kernels whose name contains this; the others have no image
+#   make ONLY=sm90_bf16_d128     only kernels whose name contains this, and the helpers
 #   make NVCC=/path/to/nvcc      which compiler;  make NVCC=  none
 include src/cuda/nvcc.mk
 ONLY  ?=
@@ -9,7 +9,7 @@ ONLY  ?=
 CUDA := $(BUILD)/src/cuda
 CUDA_NAMES := $(shell sed -n -e 's/^GQA_INSTANCE(\(\w*\), *\(\w*\), *\(\w*\), *\(\w*\)).*/gqa_decode_\1_\2_d\3_g\4/p' \
                 -e 's/^GQA_HELPERS(\(\w*\)).*/gqa_helpers_\1/p' src/cuda/instances.def)
-CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(or $(if $(ONLY),,all),$(findstring $(ONLY),$(n))),$(n)))))
+CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(or $(if $(ONLY),,all),$(findstring helpers,$(n)),$(findstring $(ONLY),$(n))),$(n)))))
 CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
 
 # Words of a name: gqa decode sm90 bf16 d128 g8.
