@@ -261,6 +261,7 @@ struct emu {
     u64 steps;
     struct cta *free_cta;
     struct warp *running;
+    struct item *limbo; /* made, not yet posted: freed when a fault comes between */
     const struct insn *at;
     jmp_buf escape;
     bool failed;

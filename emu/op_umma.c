@@ -338,6 +338,7 @@ static int op_commit(struct warp *w, const struct insn *i, u32 m) {
         pipe_commit(e, it, x, check_item_done(e, it));
         clock_drop(it->clock);
         free(it);
+        e->limbo = NULL;
     }
     return NEXT;
 }

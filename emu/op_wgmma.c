@@ -164,6 +164,7 @@ static int op_wgmma(struct warp *w, const struct insn *i, u32 m) {
     u64 da = f->form.a_regs ? 0 : uniform_desc(w, i, f->desc_a), db = uniform_desc(w, i, f->desc_b);
     if (fresh) {
         it = *slot = item_new(w, 0, sizeof(struct wg_op));
+        w->cta->grid->emu->limbo = NULL; /* the slot owns it */
         struct wg_op *o = it->payload;
         o->word_a = da;
         o->word_b = db;

@@ -110,10 +110,12 @@ struct item *item_new(struct warp *w, u32 lane, size_t payload) {
     it->grid = w->cta->grid;
     it->warp = w->id;
     it->lane = lane;
+    w->cta->grid->emu->limbo = it;
     return it;
 }
 
 void item_post(struct emu *e, struct item *it, struct agent *queue, enum agent_kind kind) {
+    e->limbo = NULL;
     if (!queue) {
         queue = &it->own;
         queue->slot = -1;
@@ -361,6 +363,10 @@ static bool unstick(struct emu *e, u32 *fruitless, u64 *progress_at) {
 }
 
 static void emu_abandon(struct emu *e) {
+    if (e->limbo)
+        check_item_drop(e->limbo);
+    free(e->limbo);
+    e->limbo = NULL;
     while (e->nactive) {
         struct agent *a = e->active[e->nactive - 1];
         while (a->head) {
