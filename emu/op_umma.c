@@ -112,30 +112,34 @@ static bool pipe_step(struct emu *e, struct item *it) {
     return true;
 }
 
-static struct item *pipe_new(struct warp *w, const struct insn *i, u32 lane, enum pipe_kind kind) {
-    struct item *it = item_new(w, lane, sizeof(struct pipe_op));
-    struct pipe_op *x = it->payload;
-    x->kind = kind;
-    x->cta[0] = w->cta;
+/* Filled on the stack: a fault before it is posted leaves nothing behind. */
+static struct pipe_op pipe_new(struct warp *w, const struct insn *i, enum pipe_kind kind) {
+    struct pipe_op x = {.kind = kind, .cta = {w->cta}};
     if (i->flags & U_PAIR) {
         struct cta *peer = tcgen_peer(w, i);
         if (peer->exited)
             emu_report(w, i, EMU_DSMEM, "CTA %u of the pair has exited", peer->rank);
-        x->cta[0] = w->cta->rank & 1 ? peer : w->cta;
-        x->cta[1] = w->cta->rank & 1 ? w->cta : peer;
+        x.cta[0] = w->cta->rank & 1 ? peer : w->cta;
+        x.cta[1] = w->cta->rank & 1 ? w->cta : peer;
     }
+    return x;
+}
+
+static struct item *pipe_item(struct warp *w, const struct insn *i, u32 lane,
+                              const struct pipe_op *x) {
+    struct item *it = item_new(w, lane, sizeof *x);
+    *(struct pipe_op *)it->payload = *x;
     it->pc = (u32)(i - w->code);
     it->loc = i->loc;
     it->step = pipe_step;
+    check_item_tensor(w, it, pipe_owner(w->cta, i->flags & U_PAIR), x->kind == PIPE_COMMIT);
     return it;
 }
 
-static void pipe_post(struct warp *w, const struct insn *i, struct item *it) {
-    check_item_tensor(w, it, pipe_owner(w->cta, i->flags & U_PAIR),
-                      ((struct pipe_op *)it->payload)->kind == PIPE_COMMIT);
-    item_post(w->cta->grid->emu, it, &pipe_owner(w->cta, i->flags & U_PAIR)->tensor, AG_TENSOR);
+static void pipe_post(struct warp *w, const struct insn *i, u32 lane, const struct pipe_op *x) {
+    item_post(w->cta->grid->emu, pipe_item(w, i, lane, x),
+              &pipe_owner(w->cta, i->flags & U_PAIR)->tensor, AG_TENSOR);
 }
-
 /* One thread is to issue these; k threads issue k operations. */
 static void one_lane(struct warp *w, const struct insn *i, u32 m) {
     if (m & (m - 1))
@@ -199,9 +203,8 @@ static void check_range(struct warp *w, const struct insn *i, const struct matri
 }
 
 static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct mma_form *f) {
-    struct item *it = pipe_new(w, i, l, PIPE_MMA);
-    struct pipe_op *x = it->payload;
-    struct umma *u = &x->mma;
+    struct pipe_op x = pipe_new(w, i, PIPE_MMA);
+    struct umma *u = &x.mma;
     char why[300];
     u->form = f->form;
     u->d = ((const u32 *)reg_at(w, f->d))[l] + (u32)f->d_off;
@@ -212,7 +215,7 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
     for (u32 k = 0; k < f->nmask; k++)
         u->lane_mask[k] = ((const u32 *)reg_at(w, f->mask[k]))[l];
     for (u32 k = 0; k < f->form.cta_group; k++)
-        u->cta[k] = (struct umma_cta){x->cta[k]->smem, tmem_of(x->cta[k])->cell};
+        u->cta[k] = (struct umma_cta){x.cta[k]->smem, tmem_of(x.cta[k])->cell};
     u64 word_a = f->form.a_tmem ? 0 : ((const u64 *)reg_at(w, f->a))[l];
     u64 word_b = ((const u64 *)reg_at(w, f->b))[l];
     if (!umma_prepare(u, ((const u32 *)reg_at(w, f->idesc))[l], word_a, word_b, why, sizeof why))
@@ -224,11 +227,11 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
     forms_umma(w->cta->grid->emu, u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
     for (u32 k = 0; k < f->form.cta_group; k++) {
-        tmem_need(w, i, x->cta[k], d.column, d.columns, "D");
+        tmem_need(w, i, x.cta[k], d.column, d.columns, "D");
         if (t.columns)
-            tmem_need(w, i, x->cta[k], t.column, t.columns, "A");
+            tmem_need(w, i, x.cta[k], t.column, t.columns, "A");
     }
-    pipe_post(w, i, it);
+    pipe_post(w, i, l, &x);
 }
 
 static int op_mma(struct warp *w, const struct insn *i, u32 m) {
@@ -327,15 +330,14 @@ static int op_commit(struct warp *w, const struct insn *i, u32 m) {
             check_mbar_use(w, i, t, b);
             mbar_note_arrival(w, i, b);
         }
-        struct item *it = pipe_new(w, i, l, PIPE_COMMIT);
-        struct pipe_op *x = it->payload;
-        x->commit = op.commit;
+        struct pipe_op x = pipe_new(w, i, PIPE_COMMIT);
+        x.commit = op.commit;
         if (thread_busy(w, i, l)) {
-            pipe_post(w, i, it);
+            pipe_post(w, i, l, &x);
             continue;
         }
-        check_item_tensor(w, it, pipe_owner(w->cta, i->flags & U_PAIR), true);
-        pipe_commit(e, it, x, check_item_done(e, it));
+        struct item *it = pipe_item(w, i, l, &x);
+        pipe_commit(e, it, &x, check_item_done(e, it));
         clock_drop(it->clock);
         free(it);
         e->limbo = NULL;
@@ -365,23 +367,22 @@ void dec_tcgen_commit(struct dec *d) {
 static int op_cp(struct warp *w, const struct insn *i, u32 m) {
     one_lane(w, i, m);
     FOR_LANES(l, m) {
-        struct item *it = pipe_new(w, i, l, PIPE_CP);
-        struct pipe_op *x = it->payload;
+        struct pipe_op x = pipe_new(w, i, PIPE_CP);
         char why[300];
-        x->cp.shape = (enum tmem_copy)i->n;
-        x->cp.how = (enum tmem_decompress)i->size;
-        x->cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
-        if (!desc_decode_sm100(&x->cp.desc, ((const u64 *)reg_at(w, i->b))[l], why, sizeof why))
+        x.cp.shape = (enum tmem_copy)i->n;
+        x.cp.how = (enum tmem_decompress)i->size;
+        x.cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
+        if (!desc_decode_sm100(&x.cp.desc, ((const u64 *)reg_at(w, i->b))[l], why, sizeof why))
             emu_fault(w, i, "lane %u: %s", l, why);
-        const char *bad = tmem_copy_refuse(x->cp.shape, x->cp.address);
+        const char *bad = tmem_copy_refuse(x.cp.shape, x.cp.address);
         if (bad)
-            emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x->cp.address, bad);
-        const struct matrix_view v = tmem_copy_view(x->cp.shape, &x->cp.desc);
+            emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x.cp.address, bad);
+        const struct matrix_view v = tmem_copy_view(x.cp.shape, &x.cp.desc);
         check_range(w, i, &v, 'S');
-        for (int k = 0; k < 2 && x->cta[k]; k++)
-            tmem_need(w, i, x->cta[k], x->cp.address & 0xffff, (u32)tmem_copy_columns(x->cp.shape),
+        for (int k = 0; k < 2 && x.cta[k]; k++)
+            tmem_need(w, i, x.cta[k], x.cp.address & 0xffff, (u32)tmem_copy_columns(x.cp.shape),
                       "copy");
-        pipe_post(w, i, it);
+        pipe_post(w, i, l, &x);
     }
     return NEXT;
 }
@@ -413,15 +414,14 @@ void dec_tcgen_cp(struct dec *d) {
 static int op_shift(struct warp *w, const struct insn *i, u32 m) {
     one_lane(w, i, m);
     FOR_LANES(l, m) {
-        struct item *it = pipe_new(w, i, l, PIPE_SHIFT);
-        struct pipe_op *x = it->payload;
-        x->cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
-        const char *bad = tmem_shift_refuse(x->cp.address);
+        struct pipe_op x = pipe_new(w, i, PIPE_SHIFT);
+        x.cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
+        const char *bad = tmem_shift_refuse(x.cp.address);
         if (bad)
-            emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x->cp.address, bad);
-        for (int k = 0; k < 2 && x->cta[k]; k++)
-            tmem_need(w, i, x->cta[k], x->cp.address & 0xffff, 8, "shift");
-        pipe_post(w, i, it);
+            emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x.cp.address, bad);
+        for (int k = 0; k < 2 && x.cta[k]; k++)
+            tmem_need(w, i, x.cta[k], x.cp.address & 0xffff, 8, "shift");
+        pipe_post(w, i, l, &x);
     }
     return NEXT;
 }
