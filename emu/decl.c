@@ -327,9 +327,7 @@ void declare_global(struct parser *p, bool is_const, bool is_extern) {
             bytes = 1 << 20;
         u64 pos = 0;
         if (has_init) {
-            image = calloc(1, bytes);
-            if (!image)
-                parse_fail(p, "out of memory");
+            image = arena_alloc(p->mem, bytes);
             init_value(p, v.t, image, bytes, &pos, 0);
             if (v.unsized)
                 bytes = pos;
@@ -342,7 +340,6 @@ void declare_global(struct parser *p, bool is_const, bool is_extern) {
             memcpy((void *)(uintptr_t)addr, image, bytes);
         else
             memset((void *)(uintptr_t)addr, 0, bytes);
-        free(image);
         struct sym *s = sym_declare(p, v.name, SYM_GLOBAL);
         s->addr = addr;
         s->bytes = bytes;

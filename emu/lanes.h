@@ -9,6 +9,8 @@
 #include <string.h>
 
 #if defined __clang__
+/* below -O2 it says that it did not vectorise */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined __GNUC__
 #define IVDEP _Pragma("GCC ivdep")

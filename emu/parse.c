@@ -328,7 +328,13 @@ static void parse_params(struct parser *p) {
         u64 off = (f->param_bytes + q.align - 1) & ~(q.align - 1);
         if (off + q.bytes > 32764)
             parse_fail(p, "more than 32764 bytes of parameters");
-        v = parse_grow(p, v, f->nparams, &cap, sizeof *v);
+        if (f->nparams == cap) {
+            struct param *more = arena_alloc(p->mem, (cap * 2 + 16) * sizeof *more);
+            if (v)
+                memcpy(more, v, cap * sizeof *v);
+            v = more;
+            cap = cap * 2 + 16;
+        }
         v[f->nparams++] = (struct param){q.name, (u32)off, (u32)q.bytes, (u32)q.align};
         f->param_bytes = (u32)(off + q.bytes);
         struct sym *s = sym_declare(p, q.name, SYM_PARAM);
@@ -341,7 +347,6 @@ static void parse_params(struct parser *p) {
     f->params = arena_alloc(p->mem, (f->nparams + 1) * sizeof *v);
     if (v)
         memcpy(f->params, v, f->nparams * sizeof *v);
-    free(v);
 }
 
 static void numbers(struct parser *p, u32 *out, u32 n) {
