@@ -115,8 +115,8 @@ DEV void rescale_output(const struct cta *c, const struct pipe *before, int o_sl
         for (int j = 0; j < 8; j++)
             o[j] *= c->smem->side.rescale[i % ROWS + j];
         tcgen05_st_32x32b_x8(at, o);
+        tcgen05_wait_st();
     }
-    tcgen05_wait_st();
     tcgen05_fence_before_thread_sync();
 }
 
