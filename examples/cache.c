@@ -57,6 +57,18 @@ static void give(struct cache *cache, void *memory, size_t bytes) {
         cache->space.kind->give(&cache->space, memory, bytes);
 }
 
+/* Slots beyond a length may hold anything, and a kernel's last tile may read them; zeros keep a
+ * checker of uninitialised reads from asking. */
+static void *take_zeroed(struct cache *cache, size_t bytes, struct gqa_error *err) {
+    void *zeros = calloc(1, bytes), *memory = zeros ? take(cache, bytes) : NULL;
+    if (memory && cache->space.kind->put(&cache->space, memory, zeros, bytes, err)) {
+        give(cache, memory, bytes);
+        memory = NULL;
+    }
+    free(zeros);
+    return memory;
+}
+
 static gqa_status allocate(struct cache *cache, struct gqa_error *err) {
     const struct gqa_problem *p = &cache->problem;
     const size_t tokens = (size_t)p->kv_len, row = (size_t)p->kv_heads * p->head_dim;
@@ -73,8 +85,8 @@ static gqa_status allocate(struct cache *cache, struct gqa_error *err) {
     int complete = cache->k && cache->v && cache->staging && cache->q && cache->o &&
                    cache->kv_lens && cache->workspace;
     for (int i = 0; complete && i < cache->layers; i++) {
-        cache->k[i] = take(cache, cache->pool_bytes);
-        cache->v[i] = take(cache, cache->pool_bytes);
+        cache->k[i] = take_zeroed(cache, cache->pool_bytes, err);
+        cache->v[i] = take_zeroed(cache, cache->pool_bytes, err);
         complete = cache->k[i] && cache->v[i];
     }
     return complete ? GQA_OK

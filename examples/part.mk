@@ -11,4 +11,11 @@ TESTS += $(BUILD)/test_generate
 $(BUILD)/generate $(BUILD)/test_generate: $(BUILD)/%: $(BUILD)/examples/%.o $(EXAMPLE_OBJ) \
     $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
+
+# The same model on the Blackwell kernels, in the emulator.
+$(BUILD)/tests/test_emulated: examples/test_emulated $(BUILD)/generate $(if $(NVCC),$(BUILD)/libcuda-emu.so)
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec examples/test_emulated $(BUILD) $(if $(NVCC),yes,no)\n' >$@
+	@chmod +x $@
+TESTS += $(BUILD)/tests/test_emulated
 endif

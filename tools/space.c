@@ -8,6 +8,7 @@
 static const struct space_kind *const kinds[] = {
     &space_cpu,
     &space_cuda,
+    &space_emulator,
 };
 
 gqa_status space_open(const char *device, struct space *space, struct gqa_error *err) {

@@ -51,8 +51,9 @@ struct space_kind {
                        int64_t first, int64_t runs, double *seconds, struct gqa_error *err);
 };
 
-extern const struct space_kind space_cpu;  /* space_cpu.c */
-extern const struct space_kind space_cuda; /* space_cuda.c */
+extern const struct space_kind space_cpu;      /* space_cpu.c */
+extern const struct space_kind space_cuda;     /* space_cuda.c */
+extern const struct space_kind space_emulator; /* space_cuda.c, on the emulator */
 
 /* The space of a device of that name.
  * Fails: GQA_ERR_DEVICE where this build cannot reach the device's memory; what `open` gives. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FUNCTIONS(X)                                                                               \
     X(cuInit, (unsigned))                                                                          \
@@ -155,14 +156,15 @@ static gqa_status open_state(struct state *s, int ordinal, struct gqa_error *err
     return GQA_OK;
 }
 
-static gqa_status cuda_open(const char *device, struct space *space, struct gqa_error *err) {
+static gqa_status open_library(const char *path, int ordinal, struct space *space,
+                               struct gqa_error *err) {
     struct state *s = calloc(1, sizeof *s);
     err->status = GQA_ERR_DEVICE;
     if (!s) {
         snprintf(err->message, sizeof err->message, "out of memory");
         return GQA_ERR_MEMORY;
     }
-    s->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    s->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!s->library)
         snprintf(err->message, sizeof err->message, "no CUDA driver: %s", dlerror());
     if (!s->library || !find_all(s, err)) {
@@ -170,14 +172,37 @@ static gqa_status cuda_open(const char *device, struct space *space, struct gqa_
         return GQA_ERR_DEVICE;
     }
     space->state = s;
-    const char *colon = strchr(device, ':');
-    const gqa_status status = open_state(s, colon ? atoi(colon + 1) : 0, err);
+    const gqa_status status = open_state(s, ordinal, err);
     if (status) {
         cuda_close(space);
         return status;
     }
     space->stream = s->stream;
     return GQA_OK;
+}
+
+static gqa_status cuda_open(const char *device, struct space *space, struct gqa_error *err) {
+    const char *colon = strchr(device, ':');
+    return open_library("libcuda.so.1", colon ? atoi(colon + 1) : 0, space, err);
+}
+
+/* The emulator's library is the one that gqa_device_open finds: named by GQA_CUDA_EMU, or beside
+ * this program. The same file is one library to the loader, so both see the same memory. */
+static gqa_status emulator_open(const char *device, struct space *space, struct gqa_error *err) {
+    const char *colon = strchr(device, ':'), *named = getenv("GQA_CUDA_EMU");
+    char path[4096];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof "libcuda-emu.so");
+    if (!named && n > 0) {
+        path[n] = 0;
+        strcpy(strrchr(path, '/') + 1, "libcuda-emu.so");
+        named = path;
+    }
+    if (!named || setenv("EMU_PART", colon ? colon + 1 : "sm_100a", 1)) {
+        err->status = GQA_ERR_DEVICE;
+        snprintf(err->message, sizeof err->message, "no emulator: set GQA_CUDA_EMU");
+        return GQA_ERR_DEVICE;
+    }
+    return open_library(named, 0, space, err);
 }
 
 /* --- Memory --- */
@@ -326,6 +351,18 @@ static gqa_status cuda_read(struct space *space, const struct space_pool *pool, 
 const struct space_kind space_cuda = {
     .prefix = "cuda",
     .open = cuda_open,
+    .close = cuda_close,
+    .take = cuda_take,
+    .give = cuda_give,
+    .put = cuda_put,
+    .get = cuda_get,
+    .time = cuda_time,
+    .read = cuda_read,
+};
+
+const struct space_kind space_emulator = {
+    .prefix = "emu",
+    .open = emulator_open,
     .close = cuda_close,
     .take = cuda_take,
     .give = cuda_give,
