@@ -67,4 +67,6 @@ __attribute__((destructor)) static void write_files(void) {
     }
     for (const struct cu_image *i = cu_world.images; i; i = i->next)
         cu_module_coverage(i->mod);
+    emu_free(cu_world.emu); /* a program may unload this library and go on */
+    cu_world.emu = NULL;
 }
