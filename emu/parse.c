@@ -396,7 +396,7 @@ static void parse_performance(struct parser *p) {
 
 static void keep(struct parser *p, void **to, const void *from, size_t bytes) {
     *to = arena_alloc(p->mem, bytes ? bytes : 1);
-    if (bytes)
+    if (bytes && from) /* nothing kept yet: the arena is zero */
         memcpy(*to, from, bytes);
 }
 

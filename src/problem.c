@@ -5,6 +5,7 @@
 #include "status.h"
 
 #include <limits.h>
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -43,6 +44,8 @@ static int64_t times(int64_t a, int64_t b) {
 }
 
 void gqa_problem_pack(struct gqa_problem *p, enum gqa_layout layout) {
+    if (!p)
+        return;
     const int dim_v = p->head_dim_v ? p->head_dim_v : p->head_dim;
     const int64_t tokens = p->page_size > 0 ? p->page_size : p->kv_len;
 
@@ -279,6 +282,12 @@ gqa_status problem_normalise(const struct gqa_problem *p, struct gqa_problem *no
     const int64_t pages = n.page_size ? (n.kv_len + n.page_size - 1) / n.page_size : 0;
     n.head_dim_v = n.head_dim_v ? n.head_dim_v : n.head_dim;
     n.scale = n.scale != 0 ? n.scale : 1 / sqrtf((float)n.head_dim);
+    const float log2_e = 1.44269504088896340736f;
+    if (!isfinite(n.scale * log2_e) || !isfinite(n.softcap * log2_e) ||
+        (n.softcap > 0 && (n.softcap < FLT_MIN || !isfinite(n.scale / n.softcap))))
+        return fail(err, GQA_ERR_ARGUMENT,
+                    "scale %g and softcap %g are beyond what float32 arithmetic can hold",
+                    (double)n.scale, (double)n.softcap);
     n.kv_batch = n.kv_batch ? n.kv_batch : n.batch;
     n.kv_len_expected = n.kv_len_expected ? n.kv_len_expected : n.kv_len;
     n.table_stride = n.table_stride ? n.table_stride : pages;
@@ -392,6 +401,10 @@ gqa_status tensors_check(const struct gqa_problem *p, const struct gqa_tensors *
         return fail(err, GQA_ERR_ARGUMENT,
                     "tensors.size is %zu, expected %zu: set the struct up with gqa_tensors_init()",
                     t->size, sizeof *t);
+    if (!t->batch_index && p->kv_batch < p->batch)
+        return fail(err, GQA_ERR_ARGUMENT,
+                    "%lld sequences share a cache of kv_batch %lld, but batch_index is NULL",
+                    (long long)p->batch, (long long)p->kv_batch);
     const struct shape q = shape_of_rows("q", p->q_type, p, &p->q, p->head_dim);
     const struct shape k = shape_of_cache("k", p, &p->k, p->head_dim);
     const struct shape v = shape_of_cache("v", p, &p->v, p->head_dim_v);

@@ -88,6 +88,8 @@ static gqa_status check_sequence(const struct gqa_problem *p, const struct gqa_t
 gqa_status cpu_check_tables(const struct gqa_problem *p, const struct gqa_tensors *t,
                             struct gqa_error *err) {
     gqa_status status = check_queries(p, t, err);
+    if (!status && p->paging == GQA_PAGED_CSR && p->batch && t->page_indptr[0] != 0)
+        return fail(err, GQA_ERR_ARGUMENT, "page_indptr[0] is %d, expected 0", t->page_indptr[0]);
     for (int64_t b = 0; b < p->batch && !status; b++)
         status = check_sequence(p, t, b, err);
     return status;
