@@ -5,7 +5,7 @@
 #ifndef GQA_PTX_SM100_CUH
 #define GQA_PTX_SM100_CUH
 
-#include "ptx.cuh"
+#include "ptx_mbarrier.cuh"
 
 /* --- Shared memory --- */
 
@@ -13,39 +13,9 @@ DEV void st_shared_v2(uint32_t addr, uint32_t a, uint32_t b) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(addr), "r"(a), "r"(b) : "memory");
 }
 
-/* --- mbarrier: 8 bytes of shared memory --- */
+/* --- mbarrier, in a cluster --- */
 
-DEV void mbarrier_init(uint32_t bar, uint32_t count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
-}
-
-/* By the thread that initialised, before the CTA or cluster barrier that publishes. */
-DEV void fence_mbarrier_init(void) {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-DEV void mbarrier_arrive(uint32_t bar) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-
-DEV void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
-                 : "memory");
-}
-
-/* True once the phase of this parity is complete; may answer false early, so loop. */
-DEV bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity) {
-    uint32_t done;
-    asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;\n\t}"
-                 : "=r"(done)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-    return done;
-}
-
-/* The same with cluster scope: the phase was completed by another CTA's st.async. */
+/* With cluster scope: the phase was completed by another CTA with st.async. */
 DEV bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity) {
     uint32_t done;
     asm volatile("{\n\t.reg .pred p;\n\t"
