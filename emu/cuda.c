@@ -333,8 +333,8 @@ CU_API cu_result cuCtxSetCacheConfig(int c) {
 
 /* An architecture-specific target (sm_90a) fits that part only; a family target (sm_100f) its major
  * version; a plain one every later part (PTX ISA, .target). */
-static bool target_fits(const struct module *m, const struct emu_part *p) {
-    const char *s = m->target;
+static bool target_fits(const char *s) {
+    const struct emu_part *p = emu_part(cu_world.emu);
     if (strncmp(s, "sm_", 3))
         return false;
     char *end;
@@ -351,20 +351,26 @@ static cu_result load_image(struct cu_image **out, const void *data) {
     char err[600];
     if (!out || !data)
         return CUE_ERROR_INVALID_VALUE;
-    if ((b[0] == 0x7f && b[1] == 'E') || (b[0] == 0x50 && b[1] == 0xed) ||
-        (b[0] == 0xed && b[1] == 0x50))
+    if (b[0] == 0x7f && b[1] == 'E')
         return CUE_ERROR_NO_BINARY_FOR_GPU; /* machine code; the emulator takes PTX */
+    char *unpacked = NULL;
+    if (cu_is_fatbin(data) && !(unpacked = cu_fatbin_ptx(data, target_fits)))
+        return CUE_ERROR_NO_BINARY_FOR_GPU;
     struct cu_image *i = calloc(1, sizeof *i);
-    if (!i)
+    if (!i) {
+        free(unpacked);
         return CUE_ERROR_OUT_OF_MEMORY;
-    const char *text = cu_mutate(cu_replaced(data)), *name = getenv("EMU_NAME");
+    }
+    const char *text = cu_mutate(cu_replaced(unpacked ? unpacked : data));
+    const char *name = getenv("EMU_NAME");
     i->mod = emu_load(cu_world.emu, text, strlen(text), name ? name : "ptx", err, sizeof err);
+    free(unpacked);
     if (!i->mod) {
         fprintf(stderr, "emu: %s\n", err);
         free(i);
         return CUE_ERROR_INVALID_PTX;
     }
-    if (!target_fits(i->mod, emu_part(cu_world.emu))) {
+    if (!target_fits(i->mod->target)) {
         emu_unload(cu_world.emu, i->mod);
         free(i);
         return CUE_ERROR_NO_BINARY_FOR_GPU;

@@ -135,6 +135,8 @@ const char *cu_mutate(const char *text); /* cuda_mutate.c */
 struct cu_context *cu_current(void);
 const char *cu_env_file(void);
 const char *cu_replaced(const char *text); /* cuda_debug.c */
+bool cu_is_fatbin(const void *data);       /* cuda_fatbin.c */
+char *cu_fatbin_ptx(const void *data, bool (*fits)(const char *target));
 void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */

@@ -31,6 +31,12 @@ $(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
 
+# A program of the CUDA runtime, in the place of nvcc's output.
+TESTS += $(BUILD)/tests/emu/test_runtime
+$(BUILD)/tests/emu/test_runtime: tests/emu/test_runtime.c tests/emu/unit.h | $(BUILD)/libcuda-emu.so
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE $< $(LDFLAGS_ALL) $(LIBS) -ldl -o $@
+
 # A host for other people's kernels; scripts/peers-ptx runs it.
 PEERS_SRC := $(wildcard tests/emu/peers/*.c)
 $(BUILD)/peers: $(PEERS_SRC) $(wildcard tests/emu/peers/*.h) emu/cuda_abi.h

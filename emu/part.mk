@@ -12,7 +12,8 @@ EMU_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(EMU_MAIN) $(EMU_CUDA),$(wi
 EMU_CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(EMU_CUDA))
 
 ALL += $(BUILD)/libcuda-emu.so
-$(BUILD)/libcuda-emu.so: $(EMU_OBJ) $(EMU_CUDA_OBJ)
-	$(CC) -shared -Wl,-soname,libcuda-emu.so -Wl,--no-undefined $(LDFLAGS_ALL) $^ $(LIBS) -ldl -o $@
+$(BUILD)/libcuda-emu.so: emu/libcuda.map $(EMU_OBJ) $(EMU_CUDA_OBJ)
+	$(CC) -shared -Wl,-soname,libcuda-emu.so -Wl,--no-undefined -Wl,--version-script=$< $(LDFLAGS_ALL) \
+		$(filter %.o,$^) $(LIBS) -ldl -o $@
 
 include tests/emu/truth/truth.mk

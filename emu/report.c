@@ -67,7 +67,7 @@ void emu_fault(struct warp *w, const struct insn *i, const char *fmt, ...) {
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     snprintf(text, sizeof text,
-             "emu: fault: %s: %s: %s [kernel %s, CTA %u,%u,%u, warp %u, seed %llu]",
+             "emu: fault: %s: %s: %s [kernel %.100s, CTA %u,%u,%u, warp %u, seed %llu]",
              loc_text(e, w->cta->grid->fn, i->loc, at, sizeof at), op_name(i), what,
              w->cta->grid->fn->name, w->cta->id[0], w->cta->id[1], w->cta->id[2], w->id,
              (unsigned long long)e->opt.seed);
@@ -94,7 +94,7 @@ void emu_report_at(struct emu *e, struct cta *c, u32 warp, u32 loc, enum emu_che
     e->failed = true;
     if (e->nreports >= MAX_REPORTS)
         return;
-    snprintf(text, sizeof text, "%s%s [kernel %s, CTA %u,%u,%u, warp %u, seed %llu]", key, what,
+    snprintf(text, sizeof text, "%s%s [kernel %.100s, CTA %u,%u,%u, warp %u, seed %llu]", key, what,
              c->grid->fn->name, c->id[0], c->id[1], c->id[2], warp,
              (unsigned long long)e->opt.seed);
     keep_report(e, text);
@@ -119,7 +119,7 @@ void emu_fault_item(struct emu *e, struct item *it, const char *fmt, ...) {
     va_end(ap);
     snprintf(
         text, sizeof text,
-        "emu: fault: %s: asynchronous operation: %s [kernel %s, CTA %u,%u,%u, warp %u, seed %llu]",
+        "emu: fault: %s: asynchronous operation: %s [kernel %.100s, CTA %u,%u,%u, warp %u, seed %llu]",
         loc_text(e, it->grid->fn, it->loc, at, sizeof at), what, it->grid->fn->name, it->cta->id[0],
         it->cta->id[1], it->cta->id[2], it->warp, (unsigned long long)e->opt.seed);
     keep_report(e, text);
