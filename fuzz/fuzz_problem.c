@@ -146,7 +146,7 @@ static const int32_t *take_offsets(struct memory *m, double count, int step, str
     int64_t at = 0;
     for (size_t i = 0; words && i < (size_t)count; i++) {
         words[i] = (int32_t)at;
-        at += bytes_next(b) < 250 ? bytes_below(b, step + 1) : bytes_int(b, 9);
+        at += bytes_next(b) < 225 ? bytes_below(b, step + 1) : bytes_int(b, 9);
         at = at < INT32_MIN ? INT32_MIN : at > INT32_MAX ? INT32_MAX : at;
     }
     return words;

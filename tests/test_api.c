@@ -466,6 +466,13 @@ TEST(checked_tables) {
         spoil(&s, CASE_LAST_PAGE, 0, bad[i]);
         spoil(&s, CASE_INDPTR, 1, bad[i]);
     }
+    /* Two offsets that take sequence 3 past the array, each sequence with no more than its
+     * capacity; only the offset after them tells. */
+    int32_t *const indptr = (int32_t *)s.x.buffers[CASE_INDPTR].device;
+    const int32_t old = indptr[3];
+    indptr[3] = ((int32_t *)s.x.buffers[CASE_INDPTR].host)[3] = old + 2;
+    spoil(&s, CASE_INDPTR, 4, old + 5);
+    indptr[3] = ((int32_t *)s.x.buffers[CASE_INDPTR].host)[3] = old;
     spoil(&s, CASE_LAST_PAGE, 0, 0); /* a page, but nothing in it */
     spoil(&s, CASE_LAST_PAGE, 0, 17);
     CHECK_INT(gqa_decode(s.plan, &s.x.device, s.workspace, s.bytes, NULL, NULL), GQA_OK);

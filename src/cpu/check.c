@@ -22,25 +22,35 @@ static gqa_status check_queries(const struct gqa_problem *p, const struct gqa_te
     return GQA_OK;
 }
 
+/* All of them before any is followed: the last one is the length of page_indices. */
+static gqa_status check_pages(const struct gqa_problem *p, const struct gqa_tensors *t,
+                              struct gqa_error *err) {
+    if (p->paging != GQA_PAGED_CSR || !p->batch)
+        return GQA_OK;
+    if (t->page_indptr[0] != 0)
+        return fail(err, GQA_ERR_ARGUMENT, "page_indptr[0] is %d, expected 0", t->page_indptr[0]);
+    for (int64_t i = 0; i < p->kv_batch; i++)
+        if (t->page_indptr[i + 1] < t->page_indptr[i])
+            return fail(err, GQA_ERR_ARGUMENT,
+                        "page_indptr[%lld] is %d and the next is %d; expected ascending from 0",
+                        (long long)i, t->page_indptr[i], t->page_indptr[i + 1]);
+    return GQA_OK;
+}
+
 /* The pages of one sequence, and the tokens that they can hold. */
 struct pages {
     const int32_t *numbers;
     int64_t count;
 };
 
-static gqa_status pages_of(const struct gqa_problem *p, const struct gqa_tensors *t, int64_t entry,
-                           struct pages *pages, struct gqa_error *err) {
-    if (p->paging == GQA_PAGED_TABLE) {
-        *pages = (struct pages){t->block_table + entry * p->table_stride, p->table_stride};
-        return GQA_OK;
-    }
-    const int32_t first = t->page_indptr[entry], end = t->page_indptr[entry + 1];
-    if (first < 0 || end < first)
-        return fail(err, GQA_ERR_ARGUMENT,
-                    "page_indptr[%lld] is %d and the next is %d; expected ascending from 0",
-                    (long long)entry, first, end);
-    *pages = (struct pages){t->page_indices + first, end - first};
-    return GQA_OK;
+static struct pages pages_of(const struct gqa_problem *p, const struct gqa_tensors *t,
+                             int64_t entry) {
+    if (p->paging == GQA_CONTIGUOUS)
+        return (struct pages){NULL, 0};
+    if (p->paging == GQA_PAGED_TABLE)
+        return (struct pages){t->block_table + entry * p->table_stride, p->table_stride};
+    const int32_t first = t->page_indptr[entry];
+    return (struct pages){t->page_indices + first, t->page_indptr[entry + 1] - first};
 }
 
 static gqa_status check_sequence(const struct gqa_problem *p, const struct gqa_tensors *t,
@@ -50,12 +60,7 @@ static gqa_status check_sequence(const struct gqa_problem *p, const struct gqa_t
         return fail(err, GQA_ERR_ARGUMENT,
                     "sequence %lld lives in cache entry %lld, expected 0 to %lld", (long long)b,
                     (long long)entry, (long long)p->kv_batch - 1);
-    struct pages pages = {0};
-    if (p->paging != GQA_CONTIGUOUS) {
-        const gqa_status status = pages_of(p, t, entry, &pages, err);
-        if (status)
-            return status;
-    }
+    const struct pages pages = pages_of(p, t, entry);
     int64_t len = p->kv_len;
     if (t->kv_lens) {
         len = t->kv_lens[b];
@@ -88,8 +93,7 @@ static gqa_status check_sequence(const struct gqa_problem *p, const struct gqa_t
 gqa_status cpu_check_tables(const struct gqa_problem *p, const struct gqa_tensors *t,
                             struct gqa_error *err) {
     gqa_status status = check_queries(p, t, err);
-    if (!status && p->paging == GQA_PAGED_CSR && p->batch && t->page_indptr[0] != 0)
-        return fail(err, GQA_ERR_ARGUMENT, "page_indptr[0] is %d, expected 0", t->page_indptr[0]);
+    status = status ? status : check_pages(p, t, err);
     for (int64_t b = 0; b < p->batch && !status; b++)
         status = check_sequence(p, t, b, err);
     return status;
