@@ -383,6 +383,7 @@ void declare_local(struct parser *p) {
         s->addr = at_byte;
         s->bytes = v.bytes;
         p->local_top = (u32)(at_byte + v.bytes);
+        p->local_max = p->local_top > p->local_max ? p->local_top : p->local_max;
     } while (tok_accept(p, ","));
     tok_expect(p, ";");
 }

@@ -480,7 +480,7 @@ void dec_label(struct dec *d, struct opnd *o) {
     if (!o->name)
         dec_fail(d, "a label is due here");
     p->fixups = parse_grow(p, p->fixups, p->nfixups, &p->fixups_cap, sizeof *p->fixups);
-    p->fixups[p->nfixups++] = (struct fixup){o->name, p->ncode, p->scope, p->x.tok_line};
+    p->fixups[p->nfixups++] = (struct fixup){o->name, p->ncode, p->scope, p->x.tok_line, NULL};
 }
 
 /* --- The statement --- */

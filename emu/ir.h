@@ -89,6 +89,7 @@ enum space {
 #define WIN_SHARED 0x00e0000000000000ull
 #define WIN_LOCAL  0x00e1000000000000ull
 #define WIN_PARAM  0x00e2000000000000ull
+#define WIN_FUNC   0x00e3000000000000ull /* addresses of functions: 16 bytes each */
 #define WIN_MASK   0xffff000000000000ull
 
 /* --- Operand references --- */
@@ -245,6 +246,7 @@ struct function {
     u32 max_ntid[3], req_ntid[3], min_ctas, max_nreg;
     u32 req_cluster[3];
     bool is_entry;
+    const char *refused; /* why it cannot be launched, NULL */
     u32 nlabels;
     u64 *hits;          /* executions per instruction, when coverage is on */
     u8 *taken;          /* per branch: bit 0 fell through, bit 1 taken */

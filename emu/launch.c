@@ -45,6 +45,8 @@ uint32_t emu_occupancy(struct emu *e, const struct function *f, uint32_t threads
 static bool check_launch(struct emu *e, const struct emu_launch *l, u32 cluster[3]) {
     const struct function *f = l->fn;
     u64 threads = 1, ctas = 1, cl = 1;
+    if (f->refused)
+        return refuse(e, "%s: %s", f->name, f->refused);
     for (u32 k = 0; k < 3; k++) {
         if (!l->grid[k] || !l->block[k])
             return refuse(e, "%s: a dimension of the launch is 0", f->name);

@@ -188,3 +188,23 @@ bool lex_is(const struct lexer *x, const char *s) {
     size_t n = strlen(s);
     return x->len == n && x->kind != TK_STRING && x->kind != TK_END && !memcmp(x->start, s, n);
 }
+
+bool lex_skip_braces(struct lexer *x) {
+    u32 depth = 1;
+    while (depth) {
+        skip_blank(x);
+        if (x->p >= x->end)
+            return false;
+        const char c = *x->p++;
+        depth += c == '{';
+        depth -= c == '}';
+        if (c != '"')
+            continue;
+        while (x->p < x->end && *x->p != '"' && *x->p != '\n')
+            x->p += *x->p == '\\' && x->p + 1 < x->end ? 2 : 1;
+        if (x->p < x->end && *x->p == '"')
+            x->p++;
+    }
+    lex_next(x);
+    return true;
+}

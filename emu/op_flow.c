@@ -1,4 +1,4 @@
-/* op_flow.c: control flow, calls of the two built-in functions, time.  Branches are in split.c.
+/* op_flow.c: control flow, calls of built-in functions, time.  Branches are in split.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 #include "check.h"
@@ -16,6 +16,24 @@ void dec_bra(struct dec *d) {
     dec_nops(d, 1, 1);
     dec_label(d, &d->op[0]);
     d->in->fn = op_bra;
+}
+void dec_brx(struct dec *d) {
+    dec_nops(d, 2, 2);
+    const struct table *t = d->p->tables;
+    while (t && (!d->op[1].name || strcmp(t->name, d->op[1].name)))
+        t = t->next;
+    if (!t)
+        dec_fail(d, "a .branchtargets before it is due");
+    if (t->n > 65535)
+        dec_fail(d, "more than 65535 targets");
+    d->in->a = dec_src(d, &d->op[0], T_U32);
+    ref *r = dec_refs(d, t->n);
+    for (u32 k = 0; k < t->n; k++) {
+        struct opnd label = {.kind = OP_LABEL, .name = t->label[k]};
+        dec_label(d, &label);
+        d->p->fixups[d->p->nfixups - 1].slot = &r[k];
+    }
+    d->in->fn = op_brx;
 }
 void dec_exit(struct dec *d) {
     dec_nops(d, 0, 0);
@@ -173,6 +191,23 @@ static int op_assertfail(struct warp *w, const struct insn *i, u32 m) {
               device_string(w, i, call_arg(w, i->a, 16, l)), l);
 }
 
+/* Device-side malloc and free: of the same memory as the driver's. */
+static int op_malloc(struct warp *w, const struct insn *i, u32 m) {
+    FOR_LANES(l, m) {
+        u64 p = emu_alloc(w->cta->grid->emu, call_arg(w, i->a, 16, l));
+        memcpy((u8 *)reg_at(w, i->d) + (size_t)l * 16, &p, 8);
+    }
+    return NEXT;
+}
+static int op_free(struct warp *w, const struct insn *i, u32 m) {
+    FOR_LANES(l, m) {
+        u64 p = call_arg(w, i->a, 16, l);
+        if (p && !emu_free_mem(w->cta->grid->emu, p))
+            emu_fault(w, i, "lane %u: 0x%llx is no allocation", l, (unsigned long long)p);
+    }
+    return NEXT;
+}
+
 static ref call_operand(struct dec *d, struct opnd *o) {
     if (o->kind != OP_SYM || o->sym->kind != SYM_CALL || o->sym->bytes != 16)
         dec_fail(d, "an argument must be a .param of at most 16 bytes");
@@ -201,9 +236,15 @@ void dec_call(struct dec *d) {
         in->b = call_operand(d, &args->sub[1]);
         in->c = call_operand(d, &args->sub[2]);
         in->fn = op_assertfail;
+    } else if (!strcmp(name, "malloc") && n == 1 && in->d != REF_NONE) {
+        in->a = call_operand(d, &args->sub[0]);
+        in->fn = op_malloc;
+    } else if (!strcmp(name, "free") && n == 1) {
+        in->a = call_operand(d, &args->sub[0]);
+        in->fn = op_free;
     } else {
         dec_fail(d,
-                 "calls of '%s' are not supported (only vprintf and __assertfail; inline the rest)",
+                 "'%s' is not defined in this module (vprintf, __assertfail, malloc and free are)",
                  name);
     }
 }

@@ -1,317 +1,14 @@
-/* parse.c: PTX text to a module: blocks, statements, functions, directives.
+/* parse.c: PTX text to a module: directives and functions.  Statements are in parse_stmt.c, calls
+ * in parse_call.c, declarations in decl.c, instructions in decode.c.
  *
- * A block that closes pops its names, after branches inside it have found their labels (a branch
- * that has not waits for the outer block).  Declarations are in decl.c, instructions in decode.c.
+ * The text is read twice: first everything of module level, with the place of each body; then the
+ * bodies of the entries, so that a body may use what is declared after it.  An entry that cannot be
+ * read is refused when it is launched, unless no entry can be read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "parse.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_DEPTH = 200 };
-
-/* --- Operands --- */
-
-static struct opnd *opnd_array(struct parser *p, u32 n) {
-    if (p->opnd_pool_used + n > sizeof p->opnd_pool / sizeof *p->opnd_pool)
-        parse_fail(p, "too many operands");
-    struct opnd *o = &p->opnd_pool[p->opnd_pool_used];
-    memset(o, 0, n * sizeof *o);
-    p->opnd_pool_used += n;
-    return o;
-}
-
-static void parse_operand(struct parser *p, struct opnd *o, int depth);
-
-static void parse_list(struct parser *p, struct opnd *o, const char *close, int depth) {
-    struct opnd items[260];
-    u32 n = 0;
-    if (depth > 3)
-        parse_fail(p, "operand nested too deeply");
-    while (!tok_is(p, close)) {
-        if (n == 260)
-            parse_fail(p, "more than 260 elements in a list");
-        memset(&items[n], 0, sizeof items[n]);
-        parse_operand(p, &items[n++], depth + 1);
-        if (!tok_accept(p, ","))
-            break;
-    }
-    tok_expect(p, close);
-    o->sub = opnd_array(p, n ? n : 1);
-    memcpy(o->sub, items, n * sizeof *items);
-    o->nsub = n;
-}
-
-static void reg_operand(struct parser *p, struct opnd *o, struct sym *s, const char *name,
-                        size_t len) {
-    u32 k = 0;
-    if (s->kind == SYM_REGS)
-        k = (u32)strtoul(name + strlen(s->name), NULL, 10);
-    (void)len;
-    o->kind = OP_REG;
-    o->lane_bytes = s->lane_bytes;
-    o->rtype = s->type;
-    u32 each = s->lane_bytes ? s->lane_bytes * LANES : 4;
-    if (s->vec > 1) { /* a vector register is the list of its elements */
-        o->kind = OP_VEC;
-        o->nsub = s->vec;
-        o->sub = opnd_array(p, s->vec);
-        for (u32 i = 0; i < s->vec; i++)
-            o->sub[i] = (struct opnd){.kind = OP_REG,
-                                      .lane_bytes = s->lane_bytes,
-                                      .rtype = s->type,
-                                      .r = REF(BANK_REG, s->reg + (k * s->vec + i) * each)};
-        return;
-    }
-    o->r = REF(BANK_REG, s->reg + k * each);
-}
-
-static void name_operand(struct parser *p, struct opnd *o) {
-    const char *start = p->x.start;
-    size_t len = p->x.len;
-    struct sym *s = parse_lookup(p, start, len);
-    if (len == 1 && *start == '_' && !s) {
-        o->kind = OP_SINK;
-        tok_next(p);
-        return;
-    }
-    o->name = arena_str(p->mem, start, len);
-    tok_next(p);
-    if (!s) {
-        o->kind = o->name[0] == '%' ? OP_SPECIAL : OP_LABEL;
-        return;
-    }
-    if (s->kind == SYM_REG || s->kind == SYM_REGS) {
-        reg_operand(p, o, s, start, len);
-    } else if (s->kind == SYM_LABEL) {
-        o->kind = OP_LABEL;
-    } else {
-        o->kind = OP_SYM;
-        o->sym = s;
-    }
-}
-
-static void parse_operand(struct parser *p, struct opnd *o, int depth) {
-    if (tok_accept(p, "{")) {
-        o->kind = OP_VEC;
-        parse_list(p, o, "}", depth);
-        return;
-    }
-    if (tok_accept(p, "[")) {
-        o->kind = OP_MEM;
-        parse_list(p, o, "]", depth);
-        return;
-    }
-    if (tok_is(p, "(") && lex_peek(&p->x) != '-' &&
-        !(lex_peek(&p->x) >= '0' && lex_peek(&p->x) <= '9') && lex_peek(&p->x) != '(' &&
-        lex_peek(&p->x) != '~') {
-        tok_next(p);
-        o->kind = OP_VEC;
-        parse_list(p, o, ")", depth);
-        return;
-    }
-    if (tok_is(p, "!") || (tok_is(p, "-") && lex_peek(&p->x) == '%')) {
-        tok_next(p);
-        parse_operand(p, o, depth);
-        o->negated = !o->negated;
-        return;
-    }
-    if (p->x.kind == TK_FLOAT || (tok_is(p, "-") && p->x.kind == TK_PUNCT)) {
-        struct lexer save = p->x;
-        bool neg = tok_is(p, "-") && p->x.kind == TK_PUNCT;
-        if (neg)
-            tok_next(p);
-        if (p->x.kind == TK_FLOAT) {
-            o->kind = OP_FLOAT;
-            o->f = neg ? -p->x.f : p->x.f;
-            o->integer = (s64)p->x.integer ^ (neg && p->x.float_bits == 32 ? 0x80000000ll : 0);
-            o->is_f32 = p->x.float_bits == 32;
-            tok_next(p);
-            return;
-        }
-        p->x = save;
-    }
-    if (p->x.kind == TK_IDENT && !tok_is(p, "WARP_SZ")) {
-        name_operand(p, o);
-        if (p->x.kind == TK_PUNCT && (tok_is(p, "+") || tok_is(p, "-")))
-            o->integer = parse_constant(p, 5);
-    } else {
-        o->kind = OP_INT;
-        o->integer = parse_constant(p, 0);
-    }
-    if (p->x.kind == TK_PUNCT && tok_is(p, "|")) {
-        tok_next(p);
-        o->pair = opnd_array(p, 1);
-        parse_operand(p, o->pair, depth + 1);
-    }
-}
-
-/* --- Statements --- */
-
-/* Branches of this block and of blocks inside it take the labels of this block. */
-static void resolve_labels(struct parser *p, u32 mark, u32 first_fixup, bool outermost) {
-    u32 kept = first_fixup;
-    for (u32 i = first_fixup; i < p->nfixups; i++) {
-        struct fixup *f = &p->fixups[i];
-        struct sym *s = sym_find(p, f->name, strlen(f->name));
-        if (s && s->kind == SYM_LABEL && (u32)(s - p->syms) >= mark) {
-            p->code[f->insn].target = s->reg;
-        } else if (outermost) {
-            p->x.tok_line = f->line;
-            parse_fail(p, "label '%s' is not defined here", f->name);
-        } else {
-            p->fixups[kept++] = *f;
-        }
-    }
-    p->nfixups = kept;
-}
-
-static void parse_loc(struct parser *p) {
-    tok_next(p);
-    struct loc *h = &p->here;
-    h->file = (u16)p->x.integer;
-    if (p->x.kind != TK_INT)
-        parse_fail(p, ".loc needs a file number");
-    tok_next(p);
-    h->line = (u32)p->x.integer;
-    tok_next(p);
-    tok_next(p); /* column */
-    h->inlined_file = 0;
-    h->inlined_line = 0;
-    while (tok_accept(p, ",")) {
-        if (tok_accept(p, "function_name")) {
-            tok_next(p);
-            if (p->x.kind == TK_PUNCT && tok_is(p, "+")) {
-                tok_next(p);
-                tok_next(p);
-            }
-        } else if (tok_accept(p, "inlined_at")) {
-            h->inlined_file = (u16)p->x.integer;
-            tok_next(p);
-            h->inlined_line = (u32)p->x.integer;
-            tok_next(p);
-            tok_next(p);
-        }
-    }
-}
-
-static ref parse_guard(struct parser *p) {
-    bool neg = tok_accept(p, "!");
-    struct opnd o = {0};
-    parse_operand(p, &o, 0);
-    if (o.kind != OP_REG || o.lane_bytes)
-        parse_fail(p, "a guard must be a predicate register");
-    return o.r | (neg ? REF_NEG : 0);
-}
-
-static void parse_instruction(struct parser *p) {
-    struct opnd ops[MAX_OPS];
-    u32 nops = 0;
-    ref guard = REF_NONE;
-    p->opnd_pool_used = 0;
-    if (tok_accept(p, "@"))
-        guard = parse_guard(p);
-    if (p->x.kind != TK_IDENT)
-        parse_fail(p, "expected an instruction before '%.*s'", (int)(p->x.len > 40 ? 40 : p->x.len),
-                   p->x.start);
-    lex_opcode(&p->x);
-    const char *opcode = p->x.start;
-    u32 len = p->x.len, line = p->x.tok_line;
-    p->here.ptx = line;
-    tok_next(p);
-    while (!tok_is(p, ";")) {
-        if (nops == MAX_OPS || p->x.kind == TK_END)
-            parse_fail(p, "an instruction without end");
-        memset(&ops[nops], 0, sizeof ops[nops]);
-        parse_operand(p, &ops[nops++], 0);
-        if (!tok_accept(p, ","))
-            break;
-    }
-    if (!tok_is(p, ";"))
-        parse_fail(p, "expected ';' before '%.*s'", (int)(p->x.len > 40 ? 40 : p->x.len),
-                   p->x.start);
-    p->x.tok_line = line;
-    decode_statement(p, opcode, len, guard, ops, nops);
-    tok_next(p);
-}
-
-static void parse_label(struct parser *p) {
-    const char *name = tok_name(p);
-    tok_expect(p, ":");
-    struct sym *old = sym_find(p, name, strlen(name));
-    if (old && old->kind == SYM_LABEL && (u32)(old - p->syms) >= p->scope)
-        parse_fail(p, "label '%s' is defined twice in a block", name);
-    struct sym *s = sym_declare(p, name, SYM_LABEL);
-    s->reg = p->ncode;
-    p->fn->nlabels++;
-}
-
-static bool at_label(struct parser *p) {
-    if (p->x.kind != TK_IDENT)
-        return false;
-    const char *q = p->x.p;
-    while (q < p->x.end && (*q == ' ' || *q == '\t'))
-        q++;
-    return q < p->x.end && *q == ':' && (q + 1 >= p->x.end || q[1] != ':');
-}
-
-static void parse_block(struct parser *p, int depth);
-
-static void parse_statement(struct parser *p, int depth) {
-    if (tok_is(p, "{") && p->x.kind == TK_PUNCT) {
-        parse_block(p, depth + 1);
-    } else if (at_label(p)) {
-        parse_label(p);
-    } else if (p->x.kind != TK_DIRECTIVE) {
-        if (tok_accept(p, ";"))
-            return;
-        parse_instruction(p);
-    } else if (tok_is(p, ".reg")) {
-        declare_regs(p);
-    } else if (tok_is(p, ".loc")) {
-        parse_loc(p);
-    } else if (tok_accept(p, ".pragma")) {
-        while (!tok_accept(p, ";")) {
-            if (p->x.kind == TK_END)
-                parse_fail(p, ".pragma without end");
-            tok_next(p);
-        }
-    } else if (tok_accept(p, ".shared")) {
-        declare_shared(p, false);
-    } else if (tok_is(p, ".extern")) {
-        tok_next(p);
-        tok_expect(p, ".shared");
-        declare_shared(p, true);
-    } else if (tok_accept(p, ".local")) {
-        declare_local(p);
-    } else if (tok_accept(p, ".param")) {
-        declare_call_param(p);
-    } else if (tok_accept(p, ".global")) {
-        declare_global(p, false, false);
-    } else if (tok_accept(p, ".const")) {
-        declare_global(p, true, false);
-    } else {
-        parse_fail(p, "directive '%.*s' is not supported in a function", (int)p->x.len, p->x.start);
-    }
-}
-
-static void parse_block(struct parser *p, int depth) {
-    if (depth > MAX_DEPTH)
-        parse_fail(p, "blocks nested too deeply");
-    tok_expect(p, "{");
-    u32 mark = p->nsyms, first = p->nfixups, regs = p->reg_top, scope = p->scope;
-    p->scope = mark;
-    while (!tok_is(p, "}")) {
-        if (p->x.kind == TK_END)
-            parse_fail(p, "a block without end");
-        parse_statement(p, depth);
-    }
-    resolve_labels(p, mark, first, depth == 0);
-    sym_pop(p, mark);
-    p->scope = scope;
-    p->reg_top = regs;
-    tok_next(p);
-}
 
 /* --- Functions --- */
 
@@ -400,6 +97,14 @@ static void keep(struct parser *p, void **to, const void *from, size_t bytes) {
         memcpy(*to, from, bytes);
 }
 
+static void add_function(struct parser *p) {
+    struct function **v = arena_alloc(p->mem, (p->mod->nfuncs + 1) * sizeof *v);
+    if (p->mod->nfuncs)
+        memcpy(v, p->mod->funcs, p->mod->nfuncs * sizeof *v);
+    v[p->mod->nfuncs++] = p->fn;
+    p->mod->funcs = v;
+}
+
 static void finish_function(struct parser *p) {
     struct function *f = p->fn;
     /* a body may end without ret */
@@ -419,77 +124,119 @@ static void finish_function(struct parser *p) {
     if (p->const_top)
         memcpy(f->consts, p->consts, p->const_top);
     f->reg_bytes = (p->reg_max + 127) & ~127u;
-    f->local_bytes = (p->local_top + 15) & ~15u;
+    f->local_bytes = (p->local_max + 15) & ~15u;
     f->static_smem = p->static_top;
     cfg_postdominators(f, p->mem);
-    struct function **v = arena_alloc(p->mem, (p->mod->nfuncs + 1) * sizeof *v);
-    if (p->mod->nfuncs)
-        memcpy(v, p->mod->funcs, p->mod->nfuncs * sizeof *v);
-    v[p->mod->nfuncs++] = f;
-    p->mod->funcs = v;
+    add_function(p);
 }
 
-static void start_function(struct parser *p, bool entry) {
+static void start_function(struct parser *p) {
     p->fn = arena_alloc(p->mem, sizeof *p->fn);
     p->fn->mod = p->mod;
-    p->fn->is_entry = entry;
+    p->fn->is_entry = true;
     p->fn->dyn_align = 16;
     p->reg_top = p->reg_max = RESERVED_REGS;
     p->ncode = p->nuses = p->nlocs = p->nvalues = p->nfixups = 0;
     p->const_top = 0;
-    p->static_top = p->local_top = 0;
+    p->static_top = p->local_top = p->local_max = 0;
+    p->tables = NULL;
+    p->nreturns = 0;
     memset(p->const_bucket, 0, sizeof p->const_bucket);
     memset(&p->here, 0, sizeof p->here);
     free(p->shared_index);
     p->shared_index = NULL;
 }
 
-static void skip_braces(struct parser *p) {
-    u32 depth = 0;
-    do {
-        if (tok_is(p, "{") && p->x.kind == TK_PUNCT)
-            depth++;
-        if (tok_is(p, "}") && p->x.kind == TK_PUNCT)
-            depth--;
-        if (p->x.kind == TK_END)
-            parse_fail(p, "a section without end");
-        /* sections hold `.b8 1` and the like, and labels: any token is skipped */
-        tok_next(p);
-    } while (depth);
+void skip_braces(struct parser *p) {
+    if (!tok_is(p, "{") || p->x.kind != TK_PUNCT)
+        parse_fail(p, "a brace is due");
+    if (!lex_skip_braces(&p->x))
+        parse_fail(p, "a block without end");
+    if (p->x.error)
+        parse_fail(p, "%s", p->x.error);
 }
 
-static void parse_function(struct parser *p, bool entry) {
-    u32 mark = p->nsyms;
-    start_function(p, entry);
-    if (!entry && tok_is(p, "(")) { /* return values */
-        while (!tok_accept(p, ")")) {
-            if (p->x.kind == TK_END)
-                parse_fail(p, "a function without end");
-            tok_next(p);
-        }
-    }
+/* First reading: `(results) name (parameters) directives` and a body or a semicolon. */
+static void note_func(struct parser *p) {
+    struct text_func *t = func_header(p);
+    if (tok_accept(p, ";"))
+        return;
+    if (t->defined)
+        parse_fail(p, "function '%s' is defined twice", t->name);
+    t->defined = true;
+    t->at = p->x;
+    skip_braces(p);
+}
+
+static void note_entry(struct parser *p) {
+    struct lexer at = p->x;
     const char *name = tok_name(p);
-    p->fn->name = name;
-    if (!sym_find(p, name, strlen(name))) {
-        sym_declare(p, name, SYM_FUNC);
-        mark = p->nsyms;
+    while (!tok_is(p, "{") && !tok_is(p, ";")) {
+        if (p->x.kind == TK_END)
+            parse_fail(p, "a function without end");
+        tok_next(p);
     }
+    if (!sym_find(p, name, strlen(name)))
+        sym_declare(p, name, SYM_FUNC);
+    if (tok_accept(p, ";"))
+        return;
+    p->func = parse_grow(p, p->func, p->nfuncs, &p->func_cap, sizeof *p->func);
+    p->func[p->nfuncs++] = (struct text_func){.name = name, .at = at, .entry = true};
+    skip_braces(p);
+}
+
+static void parse_entry(struct parser *p, struct text_func *t) {
+    start_function(p);
+    p->x = t->at;
+    p->fn->name = tok_name(p);
     if (tok_is(p, "("))
         parse_params(p);
     parse_performance(p);
-    if (tok_accept(p, ";")) {
-        sym_pop(p, mark);
-        return;
-    }
-    if (!entry) { /* a device function: kept as a name; calling it is an error of the call */
-        skip_braces(p);
-        sym_pop(p, mark);
-        return;
-    }
     p->scope = p->nsyms;
     parse_block(p, 0);
     finish_function(p);
+}
+
+/* A failure of one entry is kept with it. */
+static bool try_entry(struct parser *p, struct text_func *t) {
+    jmp_buf outer;
+    const u32 mark = p->nsyms;
+    memcpy(&outer, &p->fail, sizeof outer);
+    volatile bool failed = true;
+    if (!setjmp(p->fail)) {
+        parse_entry(p, t);
+        failed = false;
+    }
+    memcpy(&p->fail, &outer, sizeof outer);
     sym_pop(p, mark);
+    p->depth = 0;
+    p->call_depth = 0;
+    for (u32 k = 0; k < p->nfuncs; k++)
+        p->func[k].open = false;
+    if (!failed)
+        return true;
+    struct function *f = p->fn;
+    f->refused = arena_str(p->mem, p->err, strlen(p->err));
+    f->ncode = 0;
+    add_function(p);
+    return false;
+}
+
+static void parse_entries(struct parser *p) {
+    u32 good = 0, bad = 0;
+    char first[600];
+    for (u32 k = 0; k < p->nfuncs; k++) {
+        if (!p->func[k].entry)
+            continue;
+        if (try_entry(p, &p->func[k]))
+            good++;
+        else if (!bad++)
+            snprintf(first, sizeof first, "%s", p->err);
+    }
+    if (bad && !good) {
+        snprintf(p->err, p->errlen, "%s", first);
+        longjmp(p->fail, 1);
+    }
 }
 
 /* --- Module --- */
@@ -553,9 +300,9 @@ static void parse_directive(struct parser *p) {
     } else if (tok_accept(p, ".shared")) {
         declare_shared(p, is_extern);
     } else if (tok_accept(p, ".entry")) {
-        parse_function(p, true);
+        note_entry(p);
     } else if (tok_accept(p, ".func")) {
-        parse_function(p, false);
+        note_func(p);
     } else if (tok_is(p, ".loc")) {
         parse_loc(p);
     } else if (tok_accept(p, ".pragma") || tok_accept(p, ".alias")) {
@@ -582,6 +329,8 @@ static void parser_free(struct parser *p) {
     free(p->values);
     free(p->fixups);
     free(p->shared_index);
+    free(p->func);
+    free(p->returns);
     free(p);
 }
 
@@ -616,6 +365,7 @@ struct module *ptx_parse(const char *text, size_t len, const char *name,
     tok_next(p);
     while (p->x.kind != TK_END)
         parse_directive(p);
+    parse_entries(p);
     parser_free(p);
     return m;
 }

@@ -12,7 +12,7 @@
 #include "lex.h"
 #include <setjmp.h>
 
-enum { MAX_WORDS = 24, MAX_OPS = 24 };
+enum { MAX_WORDS = 24, MAX_OPS = 24, MAX_CODE = 4 << 20 };
 /* The first bytes of bank 0: where sinks write, and a predicate for decoders. */
 enum { SINK_BYTES = 512, SCRATCH_PRED = 512, RESERVED_REGS = 576 };
 
@@ -93,6 +93,30 @@ extern const u32 op_row_count;
 struct fixup {
     const char *name;
     u32 insn, scope, line;
+    u32 *slot; /* of an indexed branch's list; NULL: the instruction's target */
+};
+
+/* Labels of a .branchtargets. */
+struct table {
+    const char *name, **label;
+    u32 n;
+    struct table *next;
+};
+
+/* A parameter of a .func: .reg or .param. */
+struct formal {
+    const char *name;
+    u8 type;
+    bool reg;
+    u32 bytes, align;
+};
+/* A function in the text: where its parameters start; `.func`s are expanded at each call. */
+struct text_func {
+    const char *name;
+    struct lexer at; /* at the body's brace, or, of an entry, at its name */
+    struct formal *formal;
+    u32 nresults, nformals;    /* results come first */
+    bool entry, defined, open; /* open: being expanded */
 };
 
 struct parser {
@@ -133,8 +157,15 @@ struct parser {
     u32 nvalues, values_cap;
     struct fixup *fixups;
     u32 nfixups, fixups_cap;
+    struct table *tables;
+    struct text_func *func;
+    u32 nfuncs, func_cap;
+    u32 call_depth;
+    u32 *returns; /* ret of expanded functions, to be patched */
+    u32 nreturns, returns_cap;
     s32 *shared_index; /* per module shared variable: index in the function, -1 */
     u32 static_top, local_top;
+    u32 local_max;
     u32 opnd_pool_used;
     struct opnd opnd_pool[4096];
     char words[512];
@@ -175,6 +206,17 @@ void declare_global(struct parser *p, bool is_const, bool is_extern);
 void declare_shared(struct parser *p, bool is_extern);
 void declare_local(struct parser *p);
 void declare_call_param(struct parser *p);
+
+/* --- parse_stmt.c, parse_call.c --- */
+
+void parse_block(struct parser *p, int depth);
+void parse_loc(struct parser *p);
+void skip_braces(struct parser *p);
+/* Reads `(results) name (parameters)` and attributes of a .func into a new or known entry. */
+struct text_func *func_header(struct parser *p);
+/* A call of a .func, or a ret inside one; false: an ordinary instruction. */
+bool call_expand(struct parser *p, const char *opcode, u32 len, ref guard, struct opnd *ops,
+                 u32 nops);
 
 /* --- For decoders --- */
 
