@@ -77,6 +77,7 @@ static cu_result world_start(void) {
                             .conservative_proxy = env_on("EMU_CONSERVATIVE"),
                             .late_rejoin = env_on("EMU_LATE_REJOIN"),
                             .perturb = env_on("EMU_PERTURB"),
+                            .sms = (uint32_t)env_number("EMU_SMS"),
                             .slots = (uint32_t)env_number("EMU_SLOTS"),
                             .window = (uint32_t)env_number("EMU_WINDOW"),
                             .forms = getenv("EMU_FORMS") != NULL,

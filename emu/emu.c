@@ -34,6 +34,11 @@ struct emu *emu_new(const struct emu_options *o) {
         return NULL;
     e->opt = *o;
     e->part = part;
+    if (o->sms) {
+        e->changed = *part;
+        e->changed.sms = o->sms;
+        e->part = &e->changed;
+    }
     e->rng = o->seed;
     rng_next(&e->rng);
     if (!mem_init(e)) {

@@ -104,6 +104,7 @@ struct emu_options {
     bool coverage;                 /* count executions per instruction */
     bool forms;                    /* keep the forms of instructions used (emu_forms) */
     uint32_t window;               /* CTAs resident at first, 0: 4; grows when all wait */
+    uint32_t sms;                  /* SMs of the part, 0: as many as the real one has */
     uint32_t slots;                /* most CTAs resident, 0: as many as the part holds */
     uint64_t max_steps;            /* instructions of one run, 0: no limit */
     FILE *out;                     /* printf of kernels, NULL: stdout */

@@ -240,6 +240,7 @@ struct report {
 struct emu {
     struct emu_options opt;
     const struct emu_part *part;
+    struct emu_part changed; /* the part with options.sms */
     u64 rng;
     /* memory */
     u8 *arena;

@@ -17,3 +17,4 @@ $(BUILD)/libcuda-emu.so: emu/libcuda.map $(EMU_OBJ) $(EMU_CUDA_OBJ)
 		$(filter %.o,$^) $(LIBS) -ldl -o $@
 
 include tests/emu/truth/truth.mk
+include tests/emu/mutants/mutants.mk

@@ -322,12 +322,13 @@ DEV void work_next(const struct gqa_args *a, struct work *w) {
 struct tiles {
     struct work w;
     int tile;
+    int part; /* grows with every part, those without tiles too */
 };
 
 DEV struct tiles tiles_first(const struct gqa_args *a, const struct work *first) {
     struct tiles t;
     t.w = *first;
-    t.tile = 0;
+    t.tile = t.part = 0;
     while (t.w.live && !t.w.tiles)
         work_next(a, &t.w);
     return t;
@@ -337,9 +338,17 @@ DEV void tiles_next(const struct gqa_args *a, struct tiles *t) {
     if (++t->tile < t->w.tiles)
         return;
     t->tile = 0;
-    do
+    do {
         work_next(a, &t->w);
-    while (t->w.live && !t->w.tiles);
+        t->part++;
+    } while (t->w.live && !t->w.tiles);
+}
+
+/* Is K's next tile `k` due before V's next one `v`, which is `lead` tiles behind? The ring's order:
+ * loader and issuer ask alike. K stays within the part after V's: queries are prepared one part
+ * ahead, and later ones only when V's part is finished. */
+DEV bool k_is_next(const struct tiles *k, const struct tiles *v, int lead) {
+    return k->w.live && lead <= LOOKAHEAD && k->part <= v->part + 1;
 }
 
 DEV int tile_token(const struct tiles *t) {

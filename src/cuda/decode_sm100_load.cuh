@@ -3,9 +3,10 @@
  *
  *     K0 K1 K2 V0 K3 V1 ... V(n-2) V(n-1)
  *
- * and on across parts. A tile is fetched in boxes that lie within a page; lanes issue boxes side
- * by side. Boxes without a visible token are zero-filled for K (its scores are replaced) and left
- * out for V (its rows are not multiplied). */
+ * and on across parts, though K never enters a part before V has left the part two before it. A
+ * tile is fetched in boxes that lie within a page; lanes issue boxes side by side. Boxes without a
+ * visible token are zero-filled for K (its scores are replaced) and left out for V (its rows are
+ * not multiplied). */
 #ifndef GQA_DECODE_SM100_LOAD_CUH
 #define GQA_DECODE_SM100_LOAD_CUH
 
@@ -76,14 +77,15 @@ DEV void load(const struct cta *c) {
     struct pipe kv = pipe_producer(c->smem->kv_full, c->smem->kv_empty, RING);
     const int k_box = box_tokens(c->args, TILE), v_box = box_tokens(c->args, V_TOKENS);
     struct tiles k = tiles_first(c->args, &c->first), v = k;
-    for (int i = 0; v.w.live; i++) {
-        if (k.w.live) {
+    for (int lead = 0; v.w.live;) {
+        if (k_is_next(&k, &v, lead)) {
             load_k(c, &kv, &k, k_box);
             tiles_next(c->args, &k);
-        }
-        if (i >= LOOKAHEAD) {
+            lead++;
+        } else {
             load_v(c, &kv, &v, v_box);
             tiles_next(c->args, &v);
+            lead--;
         }
     }
 }

@@ -152,14 +152,15 @@ DEV void weigh_for_part(const struct cta *c, struct multiply_pipes *x, const str
 DEV void multiply(const struct cta *c) {
     struct multiply_pipes x = multiply_pipes_of(c);
     struct tiles k = tiles_first(c->args, &c->first), v = k;
-    for (int i = 0; v.w.live; i++) {
-        if (k.w.live) {
+    for (int lead = 0; v.w.live;) {
+        if (k_is_next(&k, &v, lead)) {
             score(c, &x.kv, &x.q, &x.s, &k);
             tiles_next(c->args, &k);
-        }
-        if (i >= LOOKAHEAD) {
+            lead++;
+        } else {
             weigh_for_part(c, &x, &v);
             tiles_next(c->args, &v);
+            lead--;
         }
     }
 }
@@ -178,14 +179,15 @@ DEV void weigh_for_tile(const struct cta *c, struct multiply_pipes *x, const str
 DEV void multiply_each(const struct cta *c) {
     struct multiply_pipes x = multiply_pipes_of(c);
     struct tiles k = tiles_first(c->args, &c->first), v = k;
-    for (int i = 0; v.w.live; i++) {
-        if (k.w.live) {
+    for (int lead = 0; v.w.live;) {
+        if (k_is_next(&k, &v, lead)) {
             score(c, &x.kv, &x.q, &x.s, &k);
             tiles_next(c->args, &k);
-        }
-        if (i >= LOOKAHEAD) {
+            lead++;
+        } else {
             weigh_for_tile(c, &x, &v);
             tiles_next(c->args, &v);
+            lead--;
         }
     }
 }

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Our kernels in the emulator, on shapes that are small but wrap every ring: what the mutants are
+ * judged by, and what must stay clean under every schedule.
+ *
+ *   emu-scenario --list
+ *   emu-scenario [--seeds A..B] [--conservative] [--policy NAME] KERNEL SCENARIO...
+ *
+ * Each seed is a process of its own. The scenario is decoded twice into one stream without a
+ * synchronisation between, so that grids overlap where the plan says so. Seed s runs under policy
+ * s modulo 5 unless one is named. The first seed that fails ends the program: its reports, then
+ * "failed: KERNEL SCENARIO seed S policy P: WHY"; exit status 1. 3: the kernel cannot do it. */
+#include "compare.h"
+#include "memory_cuda.h"
+#include "ref.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FAILED = 1, REFUSED = 3, MAX_LENS = 8 };
+
+/* Lengths are in tokens; a scenario without tails ("whole") has only full tiles of 128, so that
+ * whatever is brought into shared memory is used. */
+static const struct scenario {
+    const char *name;
+    int lens[MAX_LENS];
+    int batch, kv_heads, q_tokens, page_size, splits;
+    enum gqa_split_mode mode;
+    enum gqa_reduction reduction;
+    int sms; /* of the part: few make persistent CTAs take several parts */
+    bool whole;
+} scenarios[] = {
+    {"output", {1024, 256}, 2, 1, 1, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, true},
+    {"output-tails", {837, 45, 1, 0}, 4, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, false},
+    {"output-paged", {700, 45}, 2, 1, 1, 16, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, false},
+    {"partial", {512, 512}, 2, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, true},
+    {"partial-paged", {430, 77}, 2, 1, 1, 32, 3, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, false},
+    {"shares", {256, 384, 128, 256}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, true},
+    {"shares-tails", {250, 0, 301, 1}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, false},
+    {"cluster", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, true},
+    {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, false},
+    {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, true},
+    {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, false},
+};
+
+static const char *const policies[] = {"random", "bursty", "instant", "late", "starve"};
+
+enum { SCENARIOS = sizeof scenarios / sizeof *scenarios, POLICIES = 5 };
+
+static struct {
+    const char *kernel, *policy;
+    int from, to;
+    bool conservative;
+} options = {NULL, NULL, 1, 1, false};
+
+/* --- The case --- */
+
+/* "gqa_decode_ARCH_TYPE_dN_gN" */
+static bool read_name(const char *kernel, struct test_case *c, int *arch) {
+    char type[8];
+    int dim, group;
+    const char *s = strstr(kernel, "_sm");
+    if (!s || sscanf(s, "_sm%d%*[so]", arch) < 1)
+        return false;
+    s = strchr(s + 1, '_');
+    if (!s || sscanf(s, "_%7[a-z0-9]_d%d_g%d", type, &dim, &group) != 3)
+        return false;
+    c->p.head_dim = dim;
+    c->p.q_heads = group;
+    for (int t = GQA_F32; t <= GQA_E5M2; t++)
+        if (!strcmp(gqa_type_name((enum gqa_type)t), type))
+            c->p.kv_type = (enum gqa_type)t;
+    c->p.q_type = c->p.kv_type == GQA_F16 ? GQA_F16 : GQA_BF16;
+    return c->p.kv_type != GQA_F32;
+}
+
+static bool make_case(const struct scenario *s, const char *kernel, struct test_case *c,
+                      int *arch) {
+    *c = (struct test_case){.p = gqa_problem_init(), .lens_kind = CASE_LENS_LIST};
+    snprintf(c->name, sizeof c->name, "%s", s->name);
+    if (!read_name(kernel, c, arch))
+        return false;
+    c->p.o_type = s->reduction == GQA_REDUCE_ATOMIC ? GQA_F32 : c->p.q_type;
+    c->p.has_lse = 1;
+    c->p.kv_heads = s->kv_heads;
+    c->p.q_heads = c->p.q_heads / s->q_tokens * s->kv_heads;
+    c->p.q_tokens = s->q_tokens;
+    c->p.paging = s->page_size ? GQA_PAGED_TABLE : GQA_CONTIGUOUS;
+    c->p.page_size = s->page_size;
+    c->p.split_mode = s->mode;
+    c->p.splits = s->splits;
+    c->p.reduction = s->reduction;
+    c->p.kernel = kernel;
+    c->p.batch = c->lens_count = s->batch;
+    for (int i = 0; i < s->batch; i++) {
+        c->lens[i] = s->lens[i];
+        c->p.kv_len = s->lens[i] > c->p.kv_len ? s->lens[i] : c->p.kv_len;
+    }
+    return true;
+}
+
+/* --- One run --- */
+
+static int fail(const char *what, const char *why) {
+    printf("%s: %s\n", what, why);
+    return FAILED;
+}
+
+static int decode_twice(struct case_instance *x, gqa_plan *plan) {
+    struct gqa_error err = {0};
+    const size_t bytes = gqa_plan_workspace(plan);
+    void *workspace = x->memory->alloc(x->memory->context, bytes, 256);
+    if (!workspace)
+        return fail("workspace", "no memory");
+    for (int n = 0; n < 2; n++)
+        if (gqa_decode(plan, &x->device, workspace, bytes, NULL, &err))
+            return fail("gqa_decode", err.message);
+    if (!case_collect(x))
+        return fail("outputs", x->why);
+    return 0;
+}
+
+static int run_case(const struct test_case *c, const char *device_name) {
+    struct case_memory memory;
+    struct case_instance x;
+    struct compare_result result;
+    struct ref ref;
+    struct gqa_error err = {0};
+    gqa_device *device;
+    gqa_plan *plan;
+    char why[160];
+    if (gqa_device_open(device_name, NULL, &device, &err))
+        return fail(device_name, err.message);
+    if (!case_memory_cuda(getenv("GQA_CUDA_EMU"), 0, &memory, why))
+        return fail("memory", why);
+    if (!case_build(&x, c, 1, &memory))
+        return fail("case", x.why);
+    const gqa_status status = gqa_plan_create(device, &x.p, &plan, &err);
+    if (status) {
+        fail("plan", err.message);
+        return status == GQA_ERR_UNSUPPORTED ? REFUSED : FAILED;
+    }
+    if (!case_reset(&x) || decode_twice(&x, plan))
+        return FAILED;
+    if (!ref_decode(&x.p, &x.host, &ref))
+        return fail("reference", "no memory");
+    compare_decode(&x.p, &x.host, &ref, &result);
+    return result.ok ? 0 : fail("numbers", result.message);
+}
+
+static void set_number(const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static int run_seed(const struct scenario *s, const struct test_case *c, int arch, int seed) {
+    const char *policy = options.policy ? options.policy : policies[seed % POLICIES];
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(STDOUT_FILENO, STDERR_FILENO);
+        set_number("EMU_SEED", seed);
+        setenv("EMU_POLICY", policy, 1);
+        setenv("EMU_MAX_STEPS", "30000000", 0);
+        setenv("GQA_CUDA_EMU", "build/libcuda-emu.so", 0); /* the script sets it for other builds */
+        if (options.conservative)
+            setenv("EMU_CONSERVATIVE", "1", 1);
+        if (s->sms)
+            set_number("EMU_SMS", s->sms);
+        if (s->whole)
+            setenv("EMU_UNREAD", "1", 0);
+        const int status = run_case(c, arch == 80   ? "emu:sm_80"
+                                       : arch == 90 ? "emu:sm_90a"
+                                                    : "emu:sm_100a");
+        fflush(stdout);
+        _exit(status);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return fail("fork", "no process");
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : FAILED;
+    if (code == FAILED)
+        printf("failed: %s %s seed %d policy %s%s%s\n", options.kernel, s->name, seed, policy,
+               options.conservative ? " conservative" : "",
+               WIFSIGNALED(status) ? ", killed by a signal" : "");
+    return code;
+}
+
+static int run_scenario(const char *name) {
+    struct test_case c;
+    int arch = 0, status = 0;
+    const struct scenario *s = scenarios;
+    while (s < scenarios + SCENARIOS && strcmp(s->name, name))
+        s++;
+    if (s == scenarios + SCENARIOS || !make_case(s, options.kernel, &c, &arch)) {
+        fprintf(stderr, "emu-scenario: no scenario '%s', or no kernel '%s'\n", name,
+                options.kernel);
+        return 2;
+    }
+    for (int seed = options.from; seed <= options.to && !status; seed++)
+        status = run_seed(s, &c, arch, seed);
+    if (!status)
+        printf("clean: %s %s seeds %d..%d%s\n", options.kernel, name, options.from, options.to,
+               options.conservative ? " conservative" : "");
+    return status;
+}
+
+int main(int argc, char **argv) {
+    int worst = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--list")) {
+            for (int k = 0; k < SCENARIOS; k++)
+                puts(scenarios[k].name);
+        } else if (!strcmp(argv[i], "--conservative")) {
+            options.conservative = true;
+        } else if (!strcmp(argv[i], "--policy") && i + 1 < argc) {
+            options.policy = argv[++i];
+        } else if (!strcmp(argv[i], "--seeds") && i + 1 < argc) {
+            if (sscanf(argv[++i], "%d..%d", &options.from, &options.to) == 1)
+                options.to = options.from;
+        } else if (!options.kernel) {
+            options.kernel = argv[i];
+        } else {
+            const int status = run_scenario(argv[i]);
+            worst = status && worst != FAILED ? status : worst;
+        }
+    }
+    return worst;
+}
