@@ -1,7 +1,7 @@
 /* check.c: happens-before.  Every warp has a vector clock; barriers, mbarriers, atomics and grid
  * boundaries pass clocks on; every access is compared with the shadow of what it touches.
- * clock.h tells what a clock holds, shadow.c keeps the last accesses, check_tmem.c does tensor
- * memory, check_regs.c the registers.
+ * clock.h tells what a clock holds, shadow.c keeps the last accesses; check_sync.c does barriers,
+ * check_async.c asynchronous operations, check_tmem.c tensor memory, check_regs.c the registers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "clock.h"
 #include "access.h"
@@ -113,7 +113,8 @@ void check_cta_start(struct cta *c) {
     struct cta_check *k = c->check;
     if (!k)
         abort();
-    size_t cells = c->smem_hi / 4 + 16, regs = (size_t)c->grid->fn->reg_bytes / 4 * c->nwarps + 16;
+    check_slots(c->grid->fn);
+    size_t cells = c->smem_hi / 4 + 16, regs = (size_t)c->grid->fn->nslots * c->nwarps + 16;
     if (cells > k->cells_cap) {
         free(k->cell);
         k->cell = malloc(cells * sizeof *k->cell);
@@ -155,7 +156,8 @@ void check_warp_start(struct warp *w) {
     k->who = c->cluster->number << WHO_BITS | k->agent;
     k->clock = clock_new(e, c->cluster->number, c->cluster->n);
     clk_g(k->clock)[k->agent] = 1;
-    size_t per = (size_t)c->grid->fn->reg_bytes / 4;
+    size_t per = c->grid->fn->nslots;
+    k->slots = c->grid->fn->slots;
     k->pending = c->check->pending + per * w->id;
     k->init = c->check->init + per * w->id;
     w->check = k;
@@ -215,7 +217,7 @@ struct clock *clock_release(struct warp *w) {
     return k->released;
 }
 
-static void acquire(struct warp *w, const struct clock *c) {
+void clock_acquire(struct warp *w, const struct clock *c) {
     if (c)
         clock_join(w->cta->grid->emu, w->check->clock, c);
 }
@@ -295,7 +297,7 @@ static void strong_access(struct warp *w, const struct insn *i, u64 key, u32 acc
             if (!l->clock[s] || !in_scope(w, l->clock[s], s < level ? s : level))
                 continue;
             if (sem & SEM_ACQUIRE)
-                acquire(w, l->clock[s]);
+                clock_acquire(w, l->clock[s]);
             else
                 clock_add(e, &w->check->relaxed, l->clock[s]);
         }
@@ -368,7 +370,7 @@ void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
     switch (kind) {
     case FENCE_MEMORY:
         if (sem & SEM_ACQUIRE && k->relaxed) {
-            acquire(w, k->relaxed);
+            clock_acquire(w, k->relaxed);
             clock_drop(k->relaxed);
             k->relaxed = NULL;
         }
@@ -414,316 +416,6 @@ void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
     }
 }
 
-/* --- bar, barrier.cluster --- */
-
-void check_warp_sync(struct warp *w, u32 m) {
-    (void)w;
-    (void)m;
-}
-void check_bar_arrive(struct warp *w, struct named_barrier *b) {
-    if (w->check)
-        clock_add(w->cta->grid->emu, &b->clock, clock_release(w));
-}
-void check_bar_release(struct cta *c, struct named_barrier *b) {
-    (void)c;
-    clock_drop(b->out_clock);
-    b->out_clock = b->clock;
-    b->clock = NULL;
-}
-void check_bar_pass(struct warp *w, struct named_barrier *b) {
-    if (w->check)
-        acquire(w, b->out_clock);
-}
-void check_cluster_arrive(struct warp *w, bool release) {
-    if (w->check)
-        clock_add(w->cta->grid->emu, &w->cta->cluster->clock,
-                  check_release_clock(w, release ? SEM_RELEASE : 0));
-}
-void check_cluster_release(struct cluster *cl) {
-    clock_drop(cl->out_clock);
-    cl->out_clock = cl->clock;
-    cl->clock = NULL;
-}
-void check_cluster_pass(struct warp *w) {
-    if (!w->check)
-        return;
-    acquire(w, w->cta->cluster->out_clock);
-    w->check->cluster_passed = true;
-    w->check->passed_gen = w->cta->cluster->generation;
-}
-void cluster_barrier_free(struct cluster *cl) {
-    clock_drop(cl->clock);
-    clock_drop(cl->out_clock);
-    cl->clock = cl->out_clock = NULL;
-}
-
-void check_griddep_wait(struct warp *w) {
-    if (w->check)
-        w->check->grid_acquired = true;
-}
-
-/* --- mbarrier --- */
-
-void check_mbar_init(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
-    struct actor a;
-    if (!w->check)
-        return;
-    warp_actor(w, i, &a);
-    shadow_smem(&a, c, b->addr, 8, true);
-    for (u32 g = 0; g < 2; g++)
-        c->check->cell[b->addr / 4 + g].w_loc |= LOC_MBAR;
-    b->init_who = a.who;
-    b->init_epoch = a.epoch;
-}
-void check_mbar_inval(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
-    struct actor a;
-    if (!w->check)
-        return;
-    warp_actor(w, i, &a);
-    for (u32 g = 0; g < 2; g++) {
-        struct cell *x = &c->check->cell[b->addr / 4 + g];
-        *x = (struct cell){.w_who = a.who, .w_epoch = a.epoch, .w_loc = i->loc | 15u << LOC_BYTES};
-    }
-}
-void check_mbar_use(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
-    if (!w->check || !b->init_who)
-        return;
-    /* the fence orders the initialisation before a relaxed barrier.cluster, too */
-    const struct warp_check *init = &c->check->warp[(b->init_who & WHO_AGENT) % AGENTS];
-    bool by_fence =
-        init->mbar_fence >= b->init_epoch && w->check->passed_gen > init->init_fence_gen;
-    if (b->init_who != w->check->who && !by_fence &&
-        !clock_knows(w->check->clock, b->init_who, b->init_epoch, false))
-        emu_report(w, i, EMU_MBARRIER,
-                   "mbarrier at 0x%x of CTA %u: its initialisation is not ordered before this use",
-                   b->addr, c->rank);
-    if (c != w->cta && !w->check->cluster_passed)
-        emu_report(w, i, EMU_DSMEM,
-                   "mbarrier of CTA %u of the cluster before a barrier.cluster showed that it runs",
-                   c->rank);
-}
-/* The async proxy or another CTA uses it: the initialising thread must have fenced. */
-void check_mbar_async(struct emu *e, struct cta *c, struct mbarrier *b) {
-    if (!b->init_who || b->fence_seen || !c->check)
-        return;
-    struct warp_check *k = &c->check->warp[(b->init_who & WHO_AGENT) % AGENTS];
-    b->fence_seen = true;
-    if (k->mbar_fence < b->init_epoch)
-        emu_report(e->running, e->at, EMU_MBARRIER,
-                   "mbarrier at 0x%x of CTA %u: used by an asynchronous operation, but no "
-                   "fence.mbarrier_init or "
-                   "fence.proxy.async follows its initialisation",
-                   b->addr, c->rank);
-}
-void check_mbar_release(struct emu *e, struct mbarrier *b, struct clock *c) {
-    if (!c || (b->clock && b->last_serial == c->serial))
-        return;
-    clock_add(e, &b->clock, c);
-    b->last_serial = c->serial;
-}
-void check_mbar_flip(struct emu *e, struct cta *c, struct mbarrier *b) {
-    if (!c->check)
-        return;
-    clock_drop(b->out_clock);
-    b->out_clock = b->clock;
-    b->clock = NULL;
-    b->last_serial = 0;
-    /* phase b->phase completes now: who waits for every phase must have seen the one before */
-    for (u32 k = 0; b->phase >= 1 && k < c->nwarps; k++)
-        if (b->waits[k] >= 2 && b->seen[k] + 1 == b->phase && b->parked >> k & 1)
-            emu_report(e->running, e->at, EMU_PHASE,
-                       "mbarrier at 0x%x: phase %llu completes while warp %u, which waits for "
-                       "every phase, still waits for phase %llu",
-                       b->addr, (unsigned long long)b->phase, k, (unsigned long long)b->phase - 1);
-}
-/* waits: successful waits of each warp; seen: completed phases at the last of them. */
-void check_mbar_wait(struct warp *w, const struct insn *i, struct mbarrier *b, bool done) {
-    if (!w->check)
-        return;
-    if (!done) {
-        if (i->n && b->waits[w->id] >= 2 && b->phase >= b->seen[w->id] + 2)
-            emu_report(w, i, EMU_PHASE,
-                       "mbarrier at 0x%x: the phase that warp %u waits for has come and gone (%llu "
-                       "phases since its last wait)",
-                       b->addr, w->id, (unsigned long long)(b->phase - b->seen[w->id]));
-        b->parked |= 1u << w->id;
-        return;
-    }
-    b->parked &= ~(1u << w->id);
-    if (b->phase != b->seen[w->id]) {
-        b->waits[w->id] = b->phase == b->seen[w->id] + 1
-                              ? (u8)(b->waits[w->id] < 250 ? b->waits[w->id] + 1 : 250)
-                              : 1;
-        b->seen[w->id] = b->phase;
-    }
-}
-void check_mbar_acquire(struct warp *w, const struct insn *i, struct mbarrier *b, u32 sem) {
-    (void)i;
-    if (!w->check || !b->out_clock)
-        return;
-    if (sem & SEM_ACQUIRE) {
-        acquire(w, b->out_clock);
-    } else {
-        clock_add(w->cta->grid->emu, &w->check->relaxed, b->out_clock);
-        clock_add_tensor(w->cta->grid->emu, &w->check->clock, b->out_clock);
-    }
-}
-
-/* --- Asynchronous items --- */
-
-static void remember(struct warp *w, enum item_kind kind, u32 group, u32 lanes, u32 who,
-                     u32 epoch) {
-    struct warp_check *k = w->check;
-    if (k->nitems == k->items_cap) {
-        k->items_cap = k->items_cap ? k->items_cap * 2 : 32;
-        k->item = realloc(k->item, k->items_cap * sizeof *k->item);
-        if (!k->item)
-            abort();
-    }
-    k->item[k->nitems++] = (struct pending_item){
-        .group = group, .who = who, .epoch = epoch, .lanes = lanes, .kind = (u8)kind};
-}
-
-void check_item_begin(struct warp *w, struct item *it, bool async) {
-    if (!w->check)
-        return;
-    struct cta_check *c = w->cta->check;
-    struct item_check *k = calloc(1, sizeof *k);
-    if (!k)
-        abort();
-    u32 slot = FIRST_SLOT + c->next_slot++ % ASYNC_SLOTS;
-    c->slot_epoch[slot] += 2; /* the earlier one: its reads */
-    k->who = w->cta->cluster->number << WHO_BITS | (w->cta->rank * AGENTS + slot);
-    k->epoch = c->slot_epoch[slot];
-    k->async = async;
-    it->check = k;
-    it->clock = clock_copy(w->cta->grid->emu, w->check->clock);
-    clock_bump(w);
-}
-void check_item_join(struct warp *w, struct item *it) {
-    if (!w->check)
-        return;
-    if (!it->check->meet)
-        it->check->meet = clock_copy(w->cta->grid->emu, it->clock);
-    clock_meet(it->check->meet, w->check->clock);
-    clock_join(w->cta->grid->emu, it->clock, w->check->clock);
-    clock_bump(w);
-}
-/* The next reads are made for every issuing warp, and must be ordered after what each knows. */
-void check_item_meet(struct item *it, bool on) {
-    if (it->check)
-        it->check->use_meet = on;
-}
-void check_item_group(struct warp *w, struct item *it, u32 kind, u32 group, u32 lanes) {
-    if (w->check)
-        remember(w, (enum item_kind)kind, group, lanes, it->check->who, it->check->epoch);
-}
-
-static void item_actor(struct emu *e, struct item *it, struct actor *a, bool write) {
-    struct warp *w = &it->cta->warps[it->warp];
-    *a = (struct actor){.e = e,
-                        .cta = it->cta,
-                        .warp = it->warp,
-                        .loc = it->loc,
-                        .who = it->check->who,
-                        .epoch = it->check->epoch - (write || it->check->tensor ? 0 : 1),
-                        .clock =
-                            it->check->use_meet && it->check->meet ? it->check->meet : it->clock,
-                        .async = it->check->async,
-                        .grid = it->grid->id,
-                        .grid_acquired = !w->check || w->check->grid_acquired};
-}
-
-void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32 bytes, bool write,
-                     bool async) {
-    struct actor a;
-    (void)async;
-    if (!it->check || !bytes)
-        return;
-    item_actor(e, it, &a, write);
-    shadow_smem(&a, c, off, bytes, write);
-}
-void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write) {
-    struct actor a;
-    if (!it->check || !bytes)
-        return;
-    item_actor(e, it, &a, write);
-    a.atomic = it->atomic;
-    shadow_global(&a, addr, bytes, write);
-}
-
-/* The clock that completion releases: what the issuer knew, and the item itself. */
-struct clock *check_item_part(struct emu *e, struct item *it) {
-    if (!it->check)
-        return NULL;
-    (void)e;
-    struct clock *c = it->clock;
-    u32 *g = &clk_g(c)[it->check->who & WHO_AGENT];
-    *g = *g > it->check->epoch ? *g : it->check->epoch;
-    if (it->check->async)
-        clk_a(c)[it->check->who & WHO_AGENT] = *g;
-    if (it->check->tensor) {
-        clk_K(c)[it->check->tc_agent] = it->check->epoch;
-        clk_L(c)[it->check->tc_agent] = it->check->epoch;
-    }
-    c->serial = ++e->checker->serial;
-    return c;
-}
-void check_item_drop(struct item *it) {
-    if (it->check)
-        clock_drop(it->check->meet);
-    free(it->check);
-    it->check = NULL;
-    clock_drop(it->clock);
-    it->clock = NULL;
-}
-struct clock *check_item_done(struct emu *e, struct item *it) {
-    struct clock *c = check_item_part(e, it);
-    if (it->check)
-        clock_drop(it->check->meet);
-    free(it->check);
-    it->check = NULL;
-    return c;
-}
-
-/* Items of groups below `upto` are known to lanes m from now on. */
-static void know_items(struct warp *w, enum item_kind kind, u32 upto, bool read, u32 m) {
-    struct warp_check *k = w->check;
-    u32 kept = 0, cluster = k->clock->cluster;
-    for (u32 n = 0; n < k->nitems; n++) {
-        struct pending_item *p = &k->item[n];
-        if (p->kind != (u8)kind || p->group >= upto || !(p->lanes & m)) {
-            k->item[kept++] = *p;
-            continue;
-        }
-        if (p->who >> WHO_BITS == cluster) {
-            u32 *g = &clk_g(k->clock)[p->who & WHO_AGENT], e = p->epoch - (read ? 1 : 0);
-            *g = *g > e ? *g : e;
-        }
-        if (read)
-            k->item[kept++] = *p;
-    }
-    k->nitems = kept;
-}
-void check_wait_group(struct warp *w, u32 m, bool bulk, bool read, u32 upto) {
-    if (w->check)
-        know_items(w, bulk ? ITEM_BULK : ITEM_CP_ASYNC, upto, read, m);
-}
-void check_wgmma_done(struct warp *w, u32 upto) {
-    if (w->check)
-        know_items(w, ITEM_WGMMA, upto, false, ~0u);
-}
-struct clock *check_cp_async_clock(struct warp *w, u32 m) {
-    struct warp_check *k = w->check;
-    if (!k)
-        return NULL;
-    struct clock *c = clock_new(w->cta->grid->emu, k->clock->cluster, w->cta->cluster->n);
-    for (u32 n = 0; n < k->nitems; n++)
-        if (k->item[n].kind == ITEM_CP_ASYNC && (k->item[n].lanes & m))
-            clk_g(c)[k->item[n].who & WHO_AGENT] = k->item[n].epoch;
-    return c;
-}
-
 /* --- Ends --- */
 
 void check_lane_exit(struct warp *w, const struct insn *i, u32 m) {
@@ -733,14 +425,4 @@ void check_lane_exit(struct warp *w, const struct insn *i, u32 m) {
 }
 void check_warp_exit(struct warp *w) {
     (void)w;
-}
-void check_cta_exit(struct cta *c) {
-    struct emu *e = c->grid->emu;
-    for (u32 k = 0; c->check && k < e->nactive; k++)
-        for (struct item *it = e->active[k]->head; it; it = it->next)
-            /* st.async (AG_REMOTE) carries its data in registers: it outlives its CTA, not its
-             * reader, as in FlashInfer's cluster reduction. */
-            if (it->cta == c && e->active[k]->kind == AG_TMA_LOAD)
-                emu_report_at(e, c, it->warp, it->loc, EMU_EXIT,
-                              "the CTA exits while this asynchronous operation is under way");
 }

@@ -42,8 +42,23 @@ void check_regs_new(struct checker *k) {
     }
 }
 
+/* Registers lie 128 bytes apart and more; the checker keeps its words side by side. Slot 0 is for
+ * what no instruction names. */
+void check_slots(struct function *f) {
+    if (f->slots)
+        return;
+    f->slots = arena_alloc(f->mod->mem, (f->reg_bytes / 4 + 1) * sizeof *f->slots);
+    f->nslots = 1;
+    for (u32 k = 0; k < f->nuses; k++) {
+        u32 *s = &f->slots[REF_OFF(f->uses[k].r) / 4];
+        if (!*s)
+            *s = f->nslots++;
+        f->uses[k].slot = *s;
+    }
+}
+
 static u32 init_of(const struct warp_check *k, ref r) {
-    return REF_BANK(r) == BANK_REG && r != REF_NONE ? k->init[REF_OFF(r) / 4] : ~0u;
+    return REF_BANK(r) == BANK_REG && r != REF_NONE ? k->init[k->slots[REF_OFF(r) / 4]] : ~0u;
 }
 
 /* Lanes of the result that are defined, when some source is not. */
@@ -78,7 +93,7 @@ static void check_pending(struct warp *w, const struct insn *i, const struct use
     struct warp_check *k = w->check;
     bool poison = false;
     for (const struct use *u = first;; u++) {
-        u8 *p = &k->pending[REF_OFF(u->r) / 4];
+        u8 *p = &k->pending[u->slot];
         if (!u->written && *p & (PEND_WRITE | PEND_TC)) {
             if (copy && *p & PEND_TC)
                 poison = true;
@@ -89,7 +104,7 @@ static void check_pending(struct warp *w, const struct insn *i, const struct use
             break;
     }
     for (const struct use *u = first;; u++) {
-        u32 at = REF_OFF(u->r) / 4;
+        u32 at = u->slot;
         if (u->written && k->pending[at]) {
             if (copy && k->pending[at] == PEND_TC)
                 k->pending[at] = 0;
@@ -118,7 +133,7 @@ void check_registers(struct warp *w, const struct insn *i, u32 m) {
         if (u->written) {
             pred = !u->bytes;
         } else {
-            last = k->init[REF_OFF(u->r) / 4];
+            last = k->init[u->slot];
             if (u == first && i->guard != REF_NONE)
                 guard = last;
             all &= last;
@@ -133,7 +148,7 @@ void check_registers(struct warp *w, const struct insn *i, u32 m) {
     if (all != ~0u && kind < NEEDS_ALL)
         def = m & defined_lanes(w, i, kind, pred, all);
     for (const struct use *u = first;; u++) {
-        u32 *x = &k->init[REF_OFF(u->r) / 4];
+        u32 *x = &k->init[u->slot];
         if (u->written)
             *x = (*x & ~m) | def;
         if (u->last)
@@ -145,7 +160,7 @@ void check_registers(struct warp *w, const struct insn *i, u32 m) {
 
 static void set_flags(struct warp_check *k, const struct pending_regs *p, bool on) {
     for (u32 n = 0; n < p->n; n++) {
-        u32 at = REF_OFF(p->r[n]) / 4;
+        u32 at = k->slots[REF_OFF(p->r[n]) / 4];
         if (on)
             k->pending[at] |= p->flag;
         else

@@ -131,7 +131,7 @@ void check_tcgen_pending(struct warp *w, const struct insn *i, const ref *regs, 
     (void)i;
     for (u32 k = 0; k < n; k++)
         if (!(regs[k] & REF_SINK))
-            check_tc_poison(w, REF_OFF(regs[k]) / 4);
+            check_tc_poison(w, w->check->slots[REF_OFF(regs[k]) / 4]);
 }
 
 /* Epochs up to the last load (or store) are complete, provided that nothing of the other kind is

@@ -151,8 +151,9 @@ struct warp_check {
     u32 *tc_slot; /* registers that tcgen05.ld fills */
     u32 ntc, tc_cap;
     u32 npending;
-    u8 *pending; /* per 4 bytes of the register file */
-    u32 *init;   /* lanes that hold a value, per 4 bytes of the register file */
+    const u32 *slots; /* of the function */
+    u8 *pending;      /* per slot */
+    u32 *init;        /* lanes that hold a value, per slot */
 };
 
 struct cta_check {
@@ -195,8 +196,11 @@ struct actor {
 void warp_actor(struct warp *w, const struct insn *i, struct actor *a);
 struct clock *clock_release(struct warp *w); /* a snapshot; the warp's epoch moves on */
 void clock_bump(struct warp *w);
+void clock_acquire(struct warp *w, const struct clock *c); /* what c knows; NULL: nothing */
 
 void check_regs_new(struct checker *k);
+/* Numbers the registers of a function, once. */
+void check_slots(struct function *f);
 
 /* --- shadow.c --- */
 

@@ -158,6 +158,7 @@ struct use {
     u8 bytes;   /* of one lane; 0 for predicates */
     u8 written; /* 1 written, 0 read */
     u8 last;    /* 1 on the last entry of an instruction */
+    u32 slot;   /* of the checker, see check_regs.c */
 };
 
 struct loc {
@@ -230,6 +231,7 @@ struct function {
     u32 nlocs;
     struct use *uses;
     u32 nuses;
+    u32 *slots, nslots; /* of the checker: register -> its slot; how many */
     u8 *consts; /* bank 1 */
     u32 const_bytes;
     u32 reg_bytes; /* bank 0 */

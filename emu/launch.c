@@ -296,7 +296,9 @@ static void cta_start(struct emu *e, struct cta *c) {
     u32 n = g->block[0] * g->block[1] * g->block[2], nw = (n + LANES - 1) / LANES;
     c->nthreads = n;
     c->nwarps = c->live_warps = nw;
-    c->regs = fit(c->regs, &c->regs_cap, (size_t)f->reg_bytes * nw + 64);
+    const size_t regs = (size_t)f->reg_bytes * nw + 64;
+    const bool fresh = regs > c->regs_cap;
+    c->regs = fit(c->regs, &c->regs_cap, regs);
     c->locals = fit(c->locals, &c->local_cap, (size_t)f->local_bytes * nw * LANES + 64);
     c->warp_bank = fit(c->warp_bank, &c->warp_cap, (size_t)f->warp_bytes * nw + 64);
     c->cta_bank = fit(c->cta_bank, &c->cta_cap, f->cta_bytes + 64u);
@@ -304,7 +306,8 @@ static void cta_start(struct emu *e, struct cta *c) {
     c->smem_hi = SMEM_RESERVED + smem_need(f, g->dyn_smem);
     c->smem = fit(c->smem, &c->smem_cap, c->smem_hi + 64u);
     memset(c->smem, 0xff, c->smem_hi + 64u);
-    memset(c->regs, 0xff, (size_t)f->reg_bytes * nw);
+    if (fresh && !e->checker) /* the checker knows what is not written */
+        memset(c->regs, 0xff, (size_t)f->reg_bytes * nw);
     memset(c->locals, 0xff, (size_t)f->local_bytes * nw * LANES);
     memset(c->bar, 0, sizeof c->bar);
     mbar_forget(c);
