@@ -12,10 +12,15 @@ $(STREAM).ptx: bench/stream.cu $(wildcard src/cuda/*.cuh) src/cuda/args.h
 $(STREAM).cubin: $(STREAM).ptx
 	@$(PTXAS) $(PTXAS_FLAGS) -arch=sm_90a $< -o $@
 
-$(BUILD)/tools/space_cuda.o: CFLAGS_ALL += -DSTREAM_IMAGE='"$(STREAM).cubin"' -DSTREAM_SIZED='"$(if $(NVCC),1,0)"'
+$(BUILD)/tools/space_cuda.o: CFLAGS_ALL += -DSTREAM_IMAGE='"$(STREAM).cubin"' -DSTREAM_TEXT='"$(STREAM).ptx"' -DSTREAM_SIZED='"$(if $(NVCC),1,0)"'
 $(BUILD)/tools/space_cuda.o: $(STREAM_IMAGES)
 
 $(eval $(call cc_rule,bench,-D_GNU_SOURCE -Iinclude -Itools))
 ALL += $(BUILD)/sweep
 $(BUILD)/sweep: $(BUILD)/bench/sweep.o $(BUILD)/tools/space_cuda.o $(BUILD)/libgqa.a
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
+
+# Modelled times: the emulator's timing model over the benchmark's shapes (docs/traces.md).
+ALL += $(BUILD)/modelled
+$(BUILD)/modelled: $(BUILD)/bench/modelled.o $(BUILD)/tools/space_cuda.o $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@

@@ -82,7 +82,12 @@ static cu_result world_start(void) {
                             .window = (uint32_t)env_number("EMU_WINDOW"),
                             .forms = getenv("EMU_FORMS") != NULL,
                             .coverage = getenv("EMU_COVERAGE") != NULL,
-                            .max_steps = env_number("EMU_MAX_STEPS")};
+                            .max_steps = env_number("EMU_MAX_STEPS"),
+                            .timing = env_on("EMU_TIMING"),
+                            .timing_ctas = (uint32_t)env_number("EMU_TIMING_CTAS")};
+    const char *log = getenv("EMU_TIMING_LOG");
+    if (o.timing && log && *log)
+        o.timing_log = fopen(log, "a");
     env_lenient(&o);
     if (o.part && !*o.part)
         o.part = NULL;

@@ -337,7 +337,7 @@ CU_API cu_result cuEventRecord(struct cu_event *e, struct cu_stream *s) {
     if (!r)
         r = cu_drain();
     cu_unlock();
-    e->ms = now_ms();
+    e->ms = emu_opts(cu_world.emu)->timing ? emu_timing_ns(cu_world.emu) * 1e-6 : now_ms();
     e->recorded = true;
     return r;
 }

@@ -5,6 +5,7 @@
 #include "forms.h"
 #include "matrix.h"
 #include "num.h"
+#include "timing.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,9 @@ struct emu *emu_new(const struct emu_options *o) {
         e->model = e->model_state;
     }
     e->forms = o->forms ? forms_new() : NULL;
+    e->timing = o->timing ? time_new(part) : NULL;
+    if (e->timing)
+        e->opt.policy = EMU_INSTANT; /* an item moves its bytes in one step */
     check_new(e);
     return e;
 }
@@ -64,6 +68,7 @@ void emu_free(struct emu *e) {
         return;
     grid_abandon(e);
     cta_free_all(e);
+    time_free(e);
     check_delete(e);
     mem_done(e);
     emu_reset(e);

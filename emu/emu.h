@@ -107,6 +107,9 @@ struct emu_options {
     uint32_t sms;                  /* SMs of the part, 0: as many as the real one has */
     uint32_t slots;                /* most CTAs resident, 0: as many as the part holds */
     uint64_t max_steps;            /* instructions of one run, 0: no limit */
+    bool timing;                   /* model time: see emu_timing_ns */
+    uint32_t timing_ctas;          /* most CTAs of a grid that are emulated, 0: all */
+    FILE *timing_log;              /* a line for each grid and each of its warps, NULL: none */
     FILE *out;                     /* printf of kernels, NULL: stdout */
     FILE *log;                     /* reports, NULL: stderr */
     bool quiet;                    /* do not print reports, only keep them */
@@ -154,6 +157,15 @@ void emu_coverage(const struct module *m, FILE *out);
 /* Resident CTAs of this shape on one SM, 0 when it does not fit. */
 uint32_t emu_occupancy(struct emu *e, const struct function *f, uint32_t threads,
                        uint32_t dyn_smem);
+/* Modelled time (options.timing): a coarse model, documented in timing.h, never a measurement. */
+struct emu_timing_grid {
+    char name[96];
+    double start_ns, end_ns; /* first CTA's start, end of the last one */
+    uint32_t ctas, emulated; /* of the grid, of these run */
+    double dram_bytes;
+};
+double emu_timing_ns(const struct emu *e); /* now; 0 when time is not modelled */
+uint32_t emu_timing_grids(const struct emu *e, const struct emu_timing_grid **grids);
 const struct emu_part *emu_part(const struct emu *e);
 const struct emu_options *emu_opts(const struct emu *e);
 

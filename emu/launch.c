@@ -3,6 +3,7 @@
 #include "machine.h"
 #include "check.h"
 #include "forms_note.h"
+#include "timing.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,8 @@ bool emu_launch(struct emu *e, const struct emu_launch *l) {
     g->order = malloc(n * sizeof *g->order);
     for (u64 k = 0; k < n; k++)
         g->order[k] = (u32)k;
+    if (e->timing)
+        time_grid_new(e, g);
     if ((e->opt.coverage || e->opt.forms) && !l->fn->hits) {
         l->fn->hits = arena_alloc(l->fn->mod->mem, l->fn->ncode * sizeof(u64));
         l->fn->taken = arena_alloc(l->fn->mod->mem, l->fn->ncode);
@@ -286,6 +289,8 @@ static void start_warps(struct emu *e, struct cta *c) {
         w->splits[0] = (struct split){.pc = 0, .mask = w->live, .join = -1, .join_pc = REF_NONE};
         w->ready_slot = -1;
         check_warp_start(w);
+        if (e->timing)
+            time_warp_start(e, w);
         warp_start(e, w);
     }
 }
@@ -323,7 +328,7 @@ static void cta_start(struct emu *e, struct cta *c) {
     start_warps(e, c);
 }
 
-static bool grid_may_start(const struct grid *g) {
+bool grid_may_start(const struct grid *g) {
     const struct grid *p = g->primary;
     return !p || p->done ||
            p->ctas_launched ==
@@ -369,6 +374,8 @@ static void place_cluster(struct emu *e, struct grid *g, u32 index) {
             c->id[k] = at[k] * g->cluster_dim[k] + in[k];
         c->sm = (u32)(g->smid++ % e->part->sms);
     }
+    if (e->timing)
+        time_place(e, g, cl);
     cluster_barrier_start(cl);
     for (u32 r = 0; r < cl->n; r++)
         cta_start(e, cl->cta[r]);
@@ -383,10 +390,10 @@ bool grid_dispatch(struct emu *e) {
         if (!grid_may_start(g))
             return false;
         u32 cl = g->cluster_dim[0] * g->cluster_dim[1] * g->cluster_dim[2];
-        if (e->resident && e->resident + cl > residency_limit(e, g))
+        if (!e->timing && e->resident && e->resident + cl > residency_limit(e, g))
             return false;
         u64 left = g->nclusters - g->next_cluster;
-        u64 j = g->next_cluster + rng_below(&e->rng, left < 8 ? (u32)left : 8u);
+        u64 j = g->next_cluster + (e->timing ? 0 : rng_below(&e->rng, left < 8 ? (u32)left : 8u));
         u32 pick = g->order[j];
         g->order[j] = g->order[g->next_cluster];
         g->next_cluster++;
@@ -407,11 +414,14 @@ void grid_cta_launched(struct cta *c) {
         return;
     c->launched_dependents = true;
     c->grid->ctas_launched++;
+    if (c->grid->time)
+        time_grid_triggered(c->grid->emu, c->grid);
 }
 
 void grid_free(struct grid *g) {
     free(g->params);
     free(g->order);
+    time_grid_free(g);
     free(g);
 }
 
@@ -429,7 +439,7 @@ static void retire_grids(struct emu *e) {
 
 static void cta_put(struct emu *e, struct cta *c) {
     for (u32 k = 0; k < c->nwarps; k++)
-        warp_free_parts(&c->warps[k]);
+        warp_free_parts(&c->warps[k]), time_warp_free(&c->warps[k]);
     wgmma_free(c);
     check_cta_free(c);
     c->next_free = e->free_cta;
@@ -447,6 +457,8 @@ void cta_retire(struct emu *e, struct cta *c) {
     e->clusters[cl->index] = last;
     last->index = cl->index;
     e->resident -= cl->n;
+    if (e->timing)
+        time_cluster_end(e, cl);
     for (u32 r = 0; r < cl->n; r++)
         cta_put(e, cl->cta[r]);
     cluster_barrier_free(cl);
@@ -454,6 +466,8 @@ void cta_retire(struct emu *e, struct cta *c) {
     e->progress++;
     if (++g->done_clusters == g->nclusters) {
         g->done = true;
+        if (e->timing)
+            time_grid_end(e, g);
         forms_opcodes(e, g->fn);
         check_grid_end(g);
         retire_grids(e);

@@ -41,6 +41,7 @@ static inline u32 rng_below(u64 *s, u32 n) {
 enum split_state { SPLIT_RUN, SPLIT_BLOCKED, SPLIT_COLLECT };
 
 struct split {
+    double t; /* timing: it cannot go on earlier */
     u32 pc, mask;
     u32 join_pc; /* of the record below, REF_NONE when there is none */
     s32 join;    /* record it will arrive at, -1 none */
@@ -86,6 +87,7 @@ struct warp {
     u32 tcgen_ld, tcgen_st;    /* asynchronous tcgen05.ld / st outstanding */
     struct wgmma_state *wgmma;
     struct warp_check *check; /* NULL when unchecked */
+    struct warp_time *time;   /* NULL without timing */
     s32 ready_slot;           /* in emu.ready, -1 */
     bool done;
 };
@@ -157,7 +159,10 @@ struct item {
     bool (*step)(struct emu *e, struct item *it); /* true when finished */
     struct clock *clock;                          /* of the issuing thread */
     u32 warp, lane, loc, pc;
-    bool atomic; /* its global writes are element-wise atomic */
+    double at, bytes, miss, busy; /* timing: end, global bytes, of these from DRAM, tensor cycles */
+    u32 rows;                     /* timing: ranges touched */
+    bool remote;                  /* timing: within the cluster */
+    bool atomic;                  /* its global writes are element-wise atomic */
     struct item_check *check;
     void *payload; /* freed with the item */
 };
@@ -223,6 +228,7 @@ struct grid {
     struct grid *next;
     u64 smid;
     struct clock *end_clock;
+    struct time_grid *time;
     u64 insns;
 };
 
@@ -276,12 +282,18 @@ struct emu {
     const struct mma_model *model; /* NULL: products in order */
     struct mma_model *model_state;
     struct checker *checker;
-    struct forms *forms; /* NULL unless kept */
+    struct forms *forms;   /* NULL unless kept */
+    struct timing *timing; /* NULL: time is not modelled (timing.h) */
 };
 
 /* --- run.c --- */
 
 void emu_run(struct emu *e);
+/* Parts of the scheduler that the timing model shares. */
+void warp_finish(struct emu *e, struct warp *w);
+void item_finish(struct emu *e, struct item *it);
+void agent_activate(struct emu *e, struct agent *a);
+void splits_arrive(struct warp *w);
 void warp_wake(struct warp *w, u64 key);
 void cta_wake(struct cta *c, u64 key);
 void emu_wake_all(struct emu *e);
@@ -309,6 +321,7 @@ bool warp_collect(struct warp *w, const struct insn *i, u32 members, bool same_p
 /* --- launch.c --- */
 
 bool grid_dispatch(struct emu *e);
+bool grid_may_start(const struct grid *g);
 void cta_retire(struct emu *e, struct cta *c);
 void grid_free(struct grid *g);
 

@@ -7,6 +7,7 @@
 #include "lanes.h"
 #include "access.h"
 #include "groups.h"
+#include "timing.h"
 #include <stdlib.h>
 
 struct group_ring *groups_of(struct warp *w, bool bulk) {
@@ -107,6 +108,8 @@ static int op_cp_async(struct warp *w, const struct insn *i, u32 m) {
         x->src = x->bytes ? mem_at(w, i, l, SP_GLOBAL, x->src_addr, x->bytes,
                                    ACC_READ | ACC_ASYNC | ACC_NOALIGN)
                           : x->dst;
+        if (w->time && x->bytes)
+            time_touch(w->cta->grid->emu, it, x->src_addr, x->bytes);
         x->group = r[l].committed;
         r[l].pending[x->group % GROUP_SLOTS]++;
         w->cp_pending[l]++;
@@ -332,6 +335,7 @@ static int op_remote(struct warp *w, const struct insn *i, u32 m) {
         it->step = remote_step;
         check_item_begin(w, it, true);
         r->dst->outstanding++;
+        it->bytes = r->bytes;
         item_post(w->cta->grid->emu, it, NULL, AG_REMOTE);
     }
     return NEXT;

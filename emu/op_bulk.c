@@ -9,6 +9,7 @@
 #include "forms_note.h"
 #include "groups.h"
 #include "tensormap.h"
+#include "timing.h"
 #include <stdlib.h>
 
 enum {
@@ -104,10 +105,19 @@ static bool load_step(struct emu *e, struct item *it) {
     return last;
 }
 
+static void touch_rows(struct emu *e, struct item *it, const struct tensormap_copy *c) {
+    for (u32 r = 0; r < c->rows; r++) {
+        struct tensormap_row row;
+        tensormap_row(c, r, &row);
+        if (row.bytes)
+            time_touch(e, it, row.global, row.bytes);
+    }
+}
+
 static void load_post(struct warp *w, const struct insn *i, struct item *it, struct load *x) {
     struct cluster *cl = w->cta->cluster;
     struct emu *e = w->cta->grid->emu;
-    x->start = rng_below(&e->rng, x->units);
+    x->start = e->timing ? 0 : rng_below(&e->rng, x->units);
     for (u32 r = 0; r < cl->n; r++)
         if (x->ctas >> r & 1)
             cl->cta[r]->outstanding++;
@@ -115,6 +125,13 @@ static void load_post(struct warp *w, const struct insn *i, struct item *it, str
     it->loc = i->loc;
     it->step = load_step;
     check_item_begin(w, it, true);
+    it->remote = x->remote;
+    if (e->timing && x->tensor)
+        touch_rows(e, it, &x->c);
+    else if (e->timing && x->remote)
+        it->bytes = x->bytes;
+    else if (e->timing)
+        time_touch(e, it, x->src, x->bytes);
     item_post(e, it, NULL, AG_TMA_LOAD);
 }
 
@@ -337,7 +354,7 @@ static bool store_step(struct emu *e, struct item *it) {
         warp_wake(w, wait_key(KEY_ASYNC, 0));
         return false;
     }
-    u32 left = x->units - x->next, n = left > 8 ? 1 + rng_below(&e->rng, left) : left;
+    u32 left = x->units - x->next, n = left > 8 && !e->timing ? 1 + rng_below(&e->rng, left) : left;
     store_write(e, it, x, x->next, n);
     x->next += n;
     if (x->next < x->units)
@@ -364,6 +381,10 @@ static void store_post(struct warp *w, const struct insn *i, u32 l, struct item 
     it->step = store_step;
     check_item_begin(w, it, true);
     check_item_group(w, it, 1, x->group, 1u << l);
+    if (w->time && x->tensor)
+        touch_rows(w->cta->grid->emu, it, &x->c);
+    else if (w->time)
+        time_touch(w->cta->grid->emu, it, x->dst, x->bytes);
     item_post(w->cta->grid->emu, it, NULL, AG_TMA_STORE);
 }
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 #include "check.h"
+#include "timing.h"
 #include "ops.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -50,7 +51,10 @@ void dec_trap(struct dec *d) {
 
 static int op_nanosleep(struct warp *w, const struct insn *i, u32 m) {
     const u32 *t = reg_at(w, i->a);
-    w->cta->grid->emu->time_ns += t[__builtin_ctz(m)] & 0xfffff;
+    if (w->time)
+        time_sleep(w, t[__builtin_ctz(m)] & 0xfffff);
+    else
+        w->cta->grid->emu->time_ns += t[__builtin_ctz(m)] & 0xfffff;
     return YIELD;
 }
 void dec_nanosleep(struct dec *d) {

@@ -247,7 +247,7 @@ static int op_mbar_wait(struct warp *w, const struct insn *i, u32 m) {
         p |= (u32)done << l;
     }
     struct emu *e = w->cta->grid->emu;
-    if (i->size && !p && !s->wake_false && rng_below(&e->rng, 64))
+    if (i->size && !p && !s->wake_false && (e->timing || rng_below(&e->rng, 64)))
         return block_on(w, wait_key(KEY_MBAR, key), "mbarrier");
     s->wake_false = 0;
     pred_set(w, i->d, m, p);

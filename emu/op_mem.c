@@ -1,6 +1,7 @@
 /* op_mem.c: loads, stores, moves and address arithmetic.  Atomics are in op_atom.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
+#include "timing.h"
 #include "access.h"
 
 /* --- ld and st --- */
@@ -288,11 +289,13 @@ static int mov_unpack_64(struct warp *w, const struct insn *i, u32 m) {
 enum clock_kind { CK_CLOCK, CK_CLOCK_HI, CK_CLOCK64, CK_TIMER, CK_TIMER_LO, CK_TIMER_HI, CK_ZERO };
 static int mov_clock(struct warp *w, const struct insn *i, u32 m) {
     struct emu *e = w->cta->grid->emu;
-    u64 t = e->time_ns, v = i->n == CK_TIMER || i->n == CK_TIMER_LO  ? t
-                            : i->n == CK_CLOCK || i->n == CK_CLOCK64 ? t * 2
-                            : i->n == CK_ZERO                        ? 0
-                                                                     : t >> 32;
-    e->time_ns += 20;
+    u64 t = w->time ? time_globaltimer(w) : e->time_ns, cycles = w->time ? time_clock(w) : t * 2;
+    u64 v = i->n == CK_TIMER || i->n == CK_TIMER_LO  ? t
+            : i->n == CK_CLOCK || i->n == CK_CLOCK64 ? cycles
+            : i->n == CK_ZERO                        ? 0
+            : i->n == CK_CLOCK_HI                    ? cycles >> 32
+                                                     : t >> 32;
+    e->time_ns += w->time ? 0 : 20;
     FOR_LANES(l, m) {
         if (i->size == 8)
             ((u64 *)reg_at(w, i->d))[l] = v;

@@ -136,10 +136,24 @@ static struct item *pipe_item(struct warp *w, const struct insn *i, u32 lane,
     return it;
 }
 
-static void pipe_post(struct warp *w, const struct insn *i, u32 lane, const struct pipe_op *x) {
-    item_post(w->cta->grid->emu, pipe_item(w, i, lane, x),
-              &pipe_owner(w->cta, i->flags & U_PAIR)->tensor, AG_TENSOR);
+/* Cycles of the tensor pipe, for the timing model: the product's, or the reading of A and B at 128
+ * bytes a cycle when that takes longer; both measured on a B200 for shapes with N of 64 and more.
+ */
+static double pipe_cycles(const struct pipe_op *x) {
+    if (x->kind != PIPE_MMA)
+        return x->kind == PIPE_COMMIT ? 0 : 32;
+    const struct umma_shape *s = &x->mma.shape;
+    const double m = s->m / x->mma.form.cta_group, product = s->n / 2.0,
+                 read = ((x->mma.form.a_tmem ? 0 : m) + s->n) * 32.0 / 128 + 0.6;
+    return product > read ? product : read;
 }
+
+static void pipe_post(struct warp *w, const struct insn *i, u32 lane, const struct pipe_op *x) {
+    struct item *it = pipe_item(w, i, lane, x);
+    it->busy = w->time ? pipe_cycles(x) : 0;
+    item_post(w->cta->grid->emu, it, &pipe_owner(w->cta, i->flags & U_PAIR)->tensor, AG_TENSOR);
+}
+
 /* One thread is to issue these; k threads issue k operations. */
 static void one_lane(struct warp *w, const struct insn *i, u32 m) {
     if (m & (m - 1))

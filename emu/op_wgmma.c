@@ -194,6 +194,10 @@ static int op_wgmma(struct warp *w, const struct insn *i, u32 m) {
     w->cta->grid->emu->progress++;
     if (o->joined == (1u << GROUP_WARPS) - 1) {
         *slot = NULL;
+        if (w->time) { /* the product, or the reading of A and B at 128 bytes a cycle */
+            const double n = f->form.n, read = (f->form.a_regs ? 0 : 16) + n / 4;
+            it->busy = n / 2 > read ? n / 2 : read;
+        }
         item_post(w->cta->grid->emu, it, &g->agent, AG_WGMMA);
     }
     return NEXT;

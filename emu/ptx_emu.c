@@ -31,6 +31,7 @@ static const char usage_text[] =
     "  --part NAME        sm_100a (default), sm_103a, sm_90a, sm_80, sm_120a\n"
     "  --seed N  --seeds N  --policy random|bursty|instant|late|starve\n"
     "  --lenient CHECK,...|all    --unchecked    --conservative    --late-rejoin    --perturb\n"
+    "  --timing      model time (docs/traces.md): prints the modelled nanoseconds of the launch\n"
     "  --slots N  --window N  --max-steps N\n"
     "  --coverage FILE    --forms FILE    --stats      (- is standard output)\n"
     "\n"
@@ -288,7 +289,8 @@ static bool flag(const char *a) {
                  {"--unchecked", &o.emu.unchecked},
                  {"--conservative", &o.emu.conservative_proxy},
                  {"--late-rejoin", &o.emu.late_rejoin},
-                 {"--perturb", &o.emu.perturb}};
+                 {"--perturb", &o.emu.perturb},
+                 {"--timing", &o.emu.timing}};
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         if (!strcmp(a, flags[k].name))
             return *flags[k].to = true;
@@ -467,6 +469,8 @@ static bool run_once(const char *text, size_t n, bool last) {
     ok = ok && emu_sync(e);
     if (last) {
         print_results();
+        if (o.emu.timing)
+            printf("modelled: %.0f ns\n", emu_timing_ns(e));
         if (o.stats)
             print_stats(e);
         if (o.coverage) {

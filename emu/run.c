@@ -8,6 +8,7 @@
 #include "machine.h"
 #include "check.h"
 #include "ops.h"
+#include "timing.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +19,13 @@ enum {
     STALE_LIMIT = 200 * 1000 * 1000 /* and before spinning is called a hang */
 };
 
-void splits_arrive(struct warp *w);
-
 /* --- Ready list --- */
 
 static void ready_add(struct emu *e, struct warp *w) {
+    if (e->timing) {
+        time_ready(e, w);
+        return;
+    }
     if (w->ready_slot >= 0)
         return;
     if (e->nready == e->ready_cap) {
@@ -36,6 +39,10 @@ static void ready_add(struct emu *e, struct warp *w) {
 }
 
 void ready_remove(struct emu *e, struct warp *w) {
+    if (e->timing) {
+        time_unready(e, w);
+        return;
+    }
     if (w->ready_slot < 0)
         return;
     struct warp *last = e->ready[--e->nready];
@@ -53,6 +60,8 @@ void warp_wake(struct warp *w, u64 key) {
         struct split *s = &w->splits[k];
         if (s->state == SPLIT_BLOCKED && s->key == key) {
             s->state = SPLIT_RUN;
+            if (w->time)
+                time_woken(w->cta->grid->emu, w, s);
             ready_add(w->cta->grid->emu, w);
         }
     }
@@ -60,7 +69,7 @@ void warp_wake(struct warp *w, u64 key) {
 
 void cta_wake(struct cta *c, u64 key) {
     for (u32 k = 0; k < c->nwarps; k++)
-        if (c->warps[k].ready_slot < 0 || c->warps[k].nsplits > 1)
+        if (c->warps[k].ready_slot < 0 || c->warps[k].nsplits > 1 || c->warps[k].time)
             warp_wake(&c->warps[k], key);
 }
 
@@ -121,6 +130,10 @@ void item_post(struct emu *e, struct item *it, struct agent *queue, enum agent_k
         queue->slot = -1;
         queue->head = queue->tail = NULL;
     }
+    if (e->timing) {
+        time_post(e, it, queue, kind);
+        return;
+    }
     it->agent = queue;
     it->next = NULL;
     queue->kind = (u8)kind;
@@ -130,8 +143,11 @@ void item_post(struct emu *e, struct item *it, struct agent *queue, enum agent_k
     else
         queue->head = it;
     queue->tail = it;
-    if (queue->slot >= 0)
-        return;
+    if (queue->slot < 0)
+        agent_activate(e, queue);
+}
+
+void agent_activate(struct emu *e, struct agent *queue) {
     if (e->nactive == e->active_cap) {
         e->active_cap = e->active_cap ? e->active_cap * 2 : 256;
         e->active = realloc(e->active, e->active_cap * sizeof *e->active);
@@ -149,6 +165,17 @@ static void agent_retire(struct emu *e, struct agent *a) {
     a->slot = -1;
 }
 
+/* The last step of an item is done. */
+void item_finish(struct emu *e, struct item *it) {
+    struct cta *c = it->cta;
+    check_item_drop(it);
+    free(it);
+    c->outstanding--;
+    e->progress++;
+    if (!c->outstanding && c->cluster->live == 0)
+        cta_retire(e, c);
+}
+
 /* One step of one agent. */
 static void agent_step(struct emu *e, u32 k) {
     struct agent *a = e->active[k];
@@ -160,13 +187,7 @@ static void agent_step(struct emu *e, u32 k) {
         a->tail = NULL;
     if (!a->head)
         agent_retire(e, a);
-    struct cta *c = it->cta;
-    check_item_drop(it);
-    free(it);
-    c->outstanding--;
-    e->progress++;
-    if (!c->outstanding && c->cluster->live == 0)
-        cta_retire(e, c);
+    item_finish(e, it);
 }
 
 static void agents_random(struct emu *e, u32 steps) {
@@ -285,7 +306,7 @@ static void warp_run(struct emu *e, struct warp *w, u32 quantum) {
     e->stats[EMU_STAT_INSNS] += done;
 }
 
-static void warp_finish(struct emu *e, struct warp *w) {
+void warp_finish(struct emu *e, struct warp *w) {
     struct cta *c = w->cta;
     ready_remove(e, w);
     e->progress++;
@@ -363,6 +384,8 @@ static bool unstick(struct emu *e, u32 *fruitless, u64 *progress_at) {
 }
 
 static void emu_abandon(struct emu *e) {
+    if (e->timing)
+        time_abandon(e);
     if (e->limbo)
         check_item_drop(e->limbo);
     free(e->limbo);
@@ -422,6 +445,8 @@ void emu_run(struct emu *e) {
     e->window = e->opt.window ? e->opt.window : 4;
     if (setjmp(e->escape))
         emu_abandon(e);
+    else if (e->timing)
+        time_loop(e);
     else
         loop(e);
     e->running = NULL;

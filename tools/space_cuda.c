@@ -85,8 +85,11 @@ struct stream_args {
 };
 
 extern const unsigned char space_stream_image[];
+extern const char space_stream_text[];
 __asm__(".section .rodata\n.balign 16\nspace_stream_image:\n"
-        ".if " STREAM_SIZED "\n.incbin \"" STREAM_IMAGE "\"\n.endif\n.byte 0\n.previous\n");
+        ".if " STREAM_SIZED "\n.incbin \"" STREAM_IMAGE "\"\n.endif\n.byte 0\n"
+        "space_stream_text:\n"
+        ".if " STREAM_SIZED "\n.incbin \"" STREAM_TEXT "\"\n.endif\n.byte 0\n.previous\n");
 
 static gqa_status check(const struct state *s, int result, const char *what,
                         struct gqa_error *err) {
@@ -150,7 +153,8 @@ static gqa_status open_state(struct state *s, int ordinal, struct gqa_error *err
             return status;
     }
     /* Without an image for this GPU there is no floor; cuda_stream_step says so. */
-    if (!s->cuModuleLoadData(&s->module, space_stream_image) &&
+    if ((!s->cuModuleLoadData(&s->module, space_stream_image) ||
+         !s->cuModuleLoadData(&s->module, space_stream_text)) &&
         !s->cuModuleGetFunction(&s->floor, s->module, "gqa_stream"))
         s->cuFuncSetAttribute(s->floor, MAX_SMEM, STREAM_SMEM);
     return GQA_OK;

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Modelled times of decode steps: the real PTX in the emulator with its timing model, over the
+ * shapes of the benchmarks. Nothing here is a measurement.
+ *
+ *   modelled [--device emu:sm_90a] [--ctas 32] [--only "16/2 128"] [--kernel NAME] [--every N]
+ *            [--compare bench/results/2026-11-30-h200-sweep.csv] [--floor]
+ *
+ * A step's time is what each further step adds to a graph of steps: (3 steps - 1 step) / 2, each
+ * step with K and V of its own. --compare prints the planner's measured time of the same shape (the
+ * rows "auto=") beside it, runs the same kernel, and closes with the errors. K and V are zeros.
+ * --ctas: so many CTAs of a grid are emulated, the rest is extrapolated (emu/timing.h). */
+#include "space_cuda.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 3, MAX_SHAPES = 512 };
+
+static struct {
+    const char *device, *ctas, *only, *kernel, *compare;
+    int every;
+    bool floor;
+} options = {.device = "emu:sm_90a", .ctas = "32", .only = "", .every = 1};
+
+struct shape {
+    int batch, q_heads, kv_heads, head_dim;
+    int64_t kv_len;
+    double measured;
+    char kernel[64];
+};
+
+static struct {
+    struct space space;
+    gqa_device *device;
+    gqa_plan *plan;
+    char *pool, *small, *workspace;
+    size_t half;
+    struct shape shape[MAX_SHAPES];
+    int count;
+    double error[MAX_SHAPES];
+    int errors;
+} state;
+
+static void die(const char *what, const struct gqa_error *err) {
+    fprintf(stderr, "modelled: %s: %s\n", what, err->message);
+    exit(1);
+}
+
+/* --- One shape --- */
+
+static gqa_status step(void *context, int64_t run, void *stream, struct gqa_error *err) {
+    struct gqa_tensors t = gqa_tensors_init();
+    (void)context;
+    t.q = state.small;
+    t.o = state.small + (8 << 20);
+    t.k = state.pool + (size_t)run * 2 * state.half;
+    t.v = state.pool + (size_t)run * 2 * state.half + state.half;
+    return gqa_decode(state.plan, &t, state.workspace, 64 << 20, stream, err);
+}
+
+static gqa_status floor_step(void *context, int64_t run, void *stream, struct gqa_error *err) {
+    const struct space_pool pool = {state.pool, 2 * state.half, 2 * state.half, STEPS * 2};
+    (void)context;
+    (void)stream;
+    return cuda_stream_step(&state.space, &pool, run, true, err);
+}
+
+static double seconds_of(space_step what, int64_t first, int64_t runs) {
+    struct gqa_error err;
+    struct cuda_graph *graph;
+    double seconds;
+    if (cuda_graph_make(&state.space, what, NULL, first, runs, &graph, &err) ||
+        cuda_graph_time(&state.space, graph, &seconds, &err))
+        die("a step", &err);
+    cuda_graph_free(&state.space, graph);
+    return seconds;
+}
+
+static double us_of(space_step what) {
+    const double one = seconds_of(what, 0, 1), all = seconds_of(what, 1, STEPS);
+    return 1e6 * (all - one) / (STEPS - 1);
+}
+
+static bool plan(const struct shape *s, struct gqa_plan_info *info) {
+    struct gqa_problem p = gqa_problem_init();
+    struct gqa_error err;
+    p.batch = s->batch;
+    p.q_heads = s->q_heads;
+    p.kv_heads = s->kv_heads;
+    p.head_dim = s->head_dim;
+    p.kv_len = s->kv_len;
+    p.q_type = p.kv_type = p.o_type = GQA_BF16;
+    p.kernel = options.kernel;
+    gqa_problem_pack(&p, GQA_HND);
+    if (gqa_plan_create(state.device, &p, &state.plan, &err)) {
+        printf("%d %d/%d %d %lld: %s\n", s->batch, s->q_heads, s->kv_heads, s->head_dim,
+               (long long)s->kv_len, err.message);
+        return false;
+    }
+    *info = gqa_plan_info_init();
+    gqa_plan_describe(state.plan, info, NULL);
+    return true;
+}
+
+static void model_shape(const struct shape *s) {
+    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster"};
+    struct gqa_plan_info info;
+    state.half =
+        (size_t)s->batch * (size_t)s->kv_heads * (size_t)s->kv_len * (size_t)s->head_dim * 2;
+    if (!plan(s, &info))
+        return;
+    state.pool = space_cuda.take(&state.space, state.half * 2 * (STEPS + 1));
+    if (!state.pool) {
+        fprintf(stderr, "modelled: no address space\n");
+        exit(1);
+    }
+    const double us = us_of(options.floor ? floor_step : step);
+    printf("%d %d/%d %d %lld,%s,%s %d,%.2f", s->batch, s->q_heads, s->kv_heads, s->head_dim,
+           (long long)s->kv_len, options.floor ? "floor" : info.kernel, names[info.reduction],
+           info.splits, us);
+    if (s->measured > 0) {
+        const double off = us / s->measured - 1;
+        printf(",%.2f,%+.1f%%", s->measured, 100 * off);
+        state.error[state.errors++] = fabs(off);
+    }
+    printf("\n");
+    fflush(stdout);
+    space_cuda.give(&state.space, state.pool, state.half * 2 * (STEPS + 1));
+    gqa_plan_destroy(state.plan);
+}
+
+/* --- Shapes --- */
+
+static void add_shape(struct shape s) {
+    char name[64];
+    snprintf(name, sizeof name, "%d %d/%d %d %lld", s.batch, s.q_heads, s.kv_heads, s.head_dim,
+             (long long)s.kv_len);
+    if (strstr(name, options.only) && state.count < MAX_SHAPES)
+        state.shape[state.count++] = s;
+}
+
+/* The blog post's matrix: one sequence with 16 query heads, then batches with head dim 128. */
+static void add_matrix(void) {
+    static const int pairs[][2] = {{16, 1}, {16, 2}, {16, 16}};
+    static const int batches[] = {1, 4, 8, 16, 32, 64};
+    for (int d = 64; d <= 128; d += 64)
+        for (int i = 0; i < 3; i++)
+            for (int64_t n = 1024; n <= 65536; n *= 2)
+                add_shape((struct shape){1, pairs[i][0], pairs[i][1], d, n, 0, ""});
+    for (int b = 0; b < 6; b++)
+        for (int64_t n = 1024; n <= 8192; n *= 8)
+            add_shape((struct shape){batches[b], 64, 8, 128, n, 0, ""});
+}
+
+static void add_measured(const char *path) {
+    char line[512];
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        fprintf(stderr, "modelled: %s cannot be read\n", path);
+        exit(1);
+    }
+    while (fgets(line, sizeof line, f)) {
+        struct shape s = {0};
+        long long n;
+        char way[96];
+        if (sscanf(line, "%d %d/%d %d %lld,%63[^,],%95[^,],%lf", &s.batch, &s.q_heads, &s.kv_heads,
+                   &s.head_dim, &n, s.kernel, way, &s.measured) != 8)
+            continue;
+        s.kv_len = n;
+        if (options.floor ? !strcmp(s.kernel, "floor") && !strcmp(way, "pdl")
+                          : !strncmp(way, "auto=", 5) && !strstr(way, "plain"))
+            add_shape(s);
+    }
+    fclose(f);
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void close_errors(void) {
+    double log_sum = 0, within = 0;
+    const int n = state.errors;
+    if (!n)
+        return;
+    for (int i = 0; i < n; i++) {
+        log_sum += log1p(state.error[i]);
+        within += state.error[i] <= 0.25;
+    }
+    qsort(state.error, (size_t)n, sizeof *state.error, by_value);
+    printf("# %d shapes: |error| median %.1f%%, largest %.1f%%, within 25%%: %.0f\n", n,
+           100 * state.error[n / 2], 100 * state.error[n - 1], within);
+}
+
+static void open_all(void) {
+    struct gqa_error err;
+    setenv("EMU_TIMING", "1", 1);
+    setenv("EMU_TIMING_CTAS", options.ctas, 1);
+    setenv("EMU_CHECK", "off", 1);
+    if (space_emulator.open(options.device, &state.space, &err))
+        die("the emulator", &err);
+    if (gqa_device_open(options.device, NULL, &state.device, &err))
+        die("the device", &err);
+    state.space.kind = &space_emulator;
+    state.small = space_cuda.take(&state.space, 32 << 20);
+    state.workspace = space_cuda.take(&state.space, 64 << 20);
+}
+
+static void read_options(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--floor")) {
+            options.floor = true;
+            continue;
+        }
+        i++;
+        if (!strcmp(argv[i - 1], "--device"))
+            options.device = next;
+        else if (!strcmp(argv[i - 1], "--ctas"))
+            options.ctas = next;
+        else if (!strcmp(argv[i - 1], "--only"))
+            options.only = next;
+        else if (!strcmp(argv[i - 1], "--kernel"))
+            options.kernel = next;
+        else if (!strcmp(argv[i - 1], "--compare"))
+            options.compare = next;
+        else if (!strcmp(argv[i - 1], "--every"))
+            options.every = atoi(next) > 0 ? atoi(next) : 1;
+        else {
+            fprintf(stderr, "modelled: %s is no option; see bench/modelled.c\n", argv[i - 1]);
+            exit(2);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    read_options(argc, argv);
+    open_all();
+    if (options.compare)
+        add_measured(options.compare);
+    else
+        add_matrix();
+    printf("shape,kernel,way,modelled us%s\n", options.compare ? ",measured us,error" : "");
+    for (int i = 0; i < state.count; i += options.every)
+        model_shape(&state.shape[i]);
+    close_errors();
+    return 0;
+}
