@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The data paths of the emulator: number formats, tensor maps, matrix operations. Plain functions on
 # flat memory, tested without the rest of the emulator.
-EMU_DATA := num num_math reduce tensormap tensormap_copy matrix warp_matrix desc tmem umma wgmma forms
+EMU_DATA := num num_math reduce tensormap tensormap_copy matrix warp_matrix desc tmem umma umma_run wgmma forms
 EMU_DATA_OBJ := $(EMU_DATA:%=$(BUILD)/emu/%.o)
 # The lint of float equality and contraction does not apply: these files compute exact results.
 CFLAGS_emu_num := -O3 -ffp-contract=off
@@ -11,9 +11,10 @@ CFLAGS_emu_matrix := -O3 -ffp-contract=fast
 CFLAGS_emu_warp_matrix := -O3
 CFLAGS_emu_desc := -O3
 CFLAGS_emu_umma := -O3
+CFLAGS_emu_umma_run := -O3
 CFLAGS_emu_wgmma := -O3
 
-EMU_UNIT := num tensormap warp_matrix umma wgmma forms
+EMU_UNIT := num tensormap warp_matrix umma umma_scaled tmem wgmma forms
 EMU_UNIT_TESTS := $(EMU_UNIT:%=$(BUILD)/tests/emu/test_%)
 TESTS += $(EMU_UNIT_TESTS)
 

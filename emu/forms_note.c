@@ -16,7 +16,8 @@ static const char *layout(char *buf, size_t n, const struct matrix_desc *d, bool
 }
 
 void forms_umma(struct emu *e, const struct umma *u) {
-    static const char *const kinds[] = {"f16", "tf32", "f8f6f4", "i8"};
+    static const char *const kinds[] = {"f16",      "tf32", "f8f6f4",  "i8",
+                                        "mxf8f6f4", "mxf4", "mxf4nvf4"};
     const struct umma_shape *s = &u->shape;
     char a[60] = "tmem", b[60];
     bool masked = false;
@@ -47,22 +48,34 @@ void forms_umma(struct emu *e, const struct umma *u) {
                        u->b.base_offset,
                        lane,
                        s->a_signed,
-                       s->b_signed};
+                       s->b_signed,
+                       u->form.scales,
+                       s->sf_ue4m3,
+                       s->sfa_id,
+                       s->sfb_id,
+                       u->form.ashift,
+                       u->zero_columns != 0};
+    char extra[80] = "";
     if (!e->forms)
         return;
+    if (u->form.scales)
+        snprintf(extra, sizeof extra, ", %u scales %s at bytes %u and %u", u->form.scales,
+                 s->sf_ue4m3 ? "ue4m3" : "ue8m0", s->sfa_id, s->sfb_id);
     if (!u->form.a_tmem)
         layout(a, sizeof a, &u->a, s->a_mn);
     layout(b, sizeof b, &u->b, s->b_mn);
     const bool i8 = s->kind == UMMA_I8;
-    forms_note(e->forms, forms_key(key, sizeof key),
-               "tcgen05.mma%s kind::%s cta_group::%u M%u N%u A %s %s%s, B %s %s%s, D %s%s%s%s",
-               u->form.ws ? ".ws" : "", kinds[s->kind], u->form.cta_group, s->m, s->n,
-               i8 ? (s->a_signed ? "s8" : "u8") : num_name(s->a), a, s->neg_a ? " negated" : "",
-               i8 ? (s->b_signed ? "s8" : "u8") : num_name(s->b), b, s->neg_b ? " negated" : "",
-               i8         ? "s32"
-               : s->d_f16 ? "f16"
-                          : "f32",
-               lane ? " at lane 16" : "", masked ? " masked" : "", u->scale_d ? " scaled" : "");
+    forms_note(
+        e->forms, forms_key(key, sizeof key),
+        "tcgen05.mma%s kind::%s cta_group::%u M%u N%u A %s %s%s, B %s %s%s, D %s%s%s%s%s%s%s",
+        u->form.ws ? ".ws" : "", kinds[s->kind], u->form.cta_group, s->m, s->n,
+        i8 ? (s->a_signed ? "s8" : "u8") : num_name(s->a), a, s->neg_a ? " negated" : "",
+        i8 ? (s->b_signed ? "s8" : "u8") : num_name(s->b), b, s->neg_b ? " negated" : "",
+        i8         ? "s32"
+        : s->d_f16 ? "f16"
+                   : "f32",
+        lane ? " at lane 16" : "", masked ? " masked" : "", u->scale_d ? " scaled" : "",
+        u->form.ashift ? ", A shifted" : "", u->zero_columns ? ", zero columns" : "", extra);
 }
 
 void forms_wgmma(struct emu *e, const struct wgmma *w) {

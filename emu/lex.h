@@ -24,8 +24,8 @@ struct lexer {
 void lex_next(struct lexer *x);
 /* Whole opcode with its dots and colons, starting at the current identifier token. */
 void lex_opcode(struct lexer *x);
-/* From an opening brace, the current token, to the token after its closing one; what lies between may
- * be anything.  False: it does not close. */
+/* From an opening brace, the current token, to the token after its closing one; what lies between
+ * may be anything.  False: it does not close. */
 bool lex_skip_braces(struct lexer *x);
 bool lex_is(const struct lexer *x, const char *s);
 /* Next character that is not blank, without moving. */

@@ -51,12 +51,17 @@ static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) 
     const struct umma *u = &x->mma;
     const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
+    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u);
     for (u32 k = 0; k < u->form.cta_group; k++) {
         if (!u->form.a_tmem)
             read_view(e, it, x->cta[k], &a);
         read_view(e, it, x->cta[k], &b);
         if (t.columns)
             check_item_tmem(e, it, x->cta[k], t.quarters, t.column, t.columns, false);
+        if (sa.columns) {
+            check_item_tmem(e, it, x->cta[k], sa.quarters, sa.column, sa.columns, false);
+            check_item_tmem(e, it, x->cta[k], sb.quarters, sb.column, sb.columns, false);
+        }
         if (u->accumulate)
             check_item_tmem(e, it, x->cta[k], d.quarters, d.column, d.columns, false);
         check_item_tmem(e, it, x->cta[k], d.quarters, d.column, d.columns, true);
@@ -86,6 +91,11 @@ static bool pipe_step(struct emu *e, struct item *it) {
         e->stats[EMU_STAT_MMAS]++;
         if (it->check)
             mma_checks(e, it, x);
+        for (u32 k = 0; k < x->mma.form.cta_group; k++) {
+            const char *bad = umma_scales_refuse(&x->mma, k);
+            if (bad)
+                emu_report(e->running, e->at, EMU_TMEM, "%s", bad);
+        }
         umma_run(&x->mma, e->model);
         break;
     case PIPE_CP:
@@ -197,8 +207,8 @@ const char *umma_in_flight(struct cta *c, struct cta *of, u32 column, u32 column
 
 struct mma_form { /* kept with the instruction */
     struct umma_form form;
-    ref d, a, b, idesc, pred, mask[8];
-    s64 d_off, a_off;
+    ref d, a, b, idesc, pred, sfa, sfb, zero, mask[8];
+    s64 d_off, a_off, sfa_off, sfb_off;
     u32 nmask, scale;
 };
 
@@ -226,6 +236,12 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
         u->a_addr = ((const u32 *)reg_at(w, f->a))[l] + (u32)f->a_off;
     u->accumulate = pred_at(w, f->pred) >> l & 1;
     u->scale_d = f->scale;
+    if (f->form.scales) {
+        u->sfa = ((const u32 *)reg_at(w, f->sfa))[l] + (u32)f->sfa_off;
+        u->sfb = ((const u32 *)reg_at(w, f->sfb))[l] + (u32)f->sfb_off;
+    }
+    if (f->zero != REF_NONE)
+        u->zero_columns = ((const u64 *)reg_at(w, f->zero))[l];
     for (u32 k = 0; k < f->nmask; k++)
         u->lane_mask[k] = ((const u32 *)reg_at(w, f->mask[k]))[l];
     for (u32 k = 0; k < f->form.cta_group; k++)
@@ -240,8 +256,13 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
     check_range(w, i, &b, 'B');
     forms_umma(w->cta->grid->emu, u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
+    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u);
     for (u32 k = 0; k < f->form.cta_group; k++) {
         tmem_need(w, i, x.cta[k], d.column, d.columns, "D");
+        if (sa.columns) {
+            tmem_need(w, i, x.cta[k], sa.column, sa.columns, "scale factors of A");
+            tmem_need(w, i, x.cta[k], sb.column, sb.columns, "scale factors of B");
+        }
         if (t.columns)
             tmem_need(w, i, x.cta[k], t.column, t.columns, "A");
     }
@@ -272,23 +293,37 @@ static ref tmem_operand(struct dec *d, struct opnd *o, s64 *off) {
     return r;
 }
 
-void dec_tcgen_mma(struct dec *d) {
-    static const char *const kinds[] = {"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8",
-                                        NULL};
-    struct mma_form *f = dec_alloc(d, sizeof *f);
-    int kind = dec_one_of(d, kinds);
-    if (kind < 0)
-        dec_fail(d, "this kind is not supported");
-    dec_nops(d, 5, 7);
-    f->form = (struct umma_form){.kind = (enum umma_kind)kind,
-                                 .cta_group = pair_words(d) ? 2 : 1,
-                                 .ws = !strncmp(d->text, "tcgen05.mma.ws", 14),
-                                 .a_tmem = d->op[1].kind == OP_MEM};
-    f->d = tmem_operand(d, &d->op[0], &f->d_off);
-    f->a = f->form.a_tmem ? tmem_operand(d, &d->op[1], &f->a_off) : dec_src(d, &d->op[1], T_B64);
-    f->b = dec_src(d, &d->op[2], T_B64);
-    f->idesc = dec_src(d, &d->op[3], T_B32);
+/* Scale factors of a row: .scale_vec::NX or .blockN (PTX ISA, Valid combinations of
+ * scale_vectorsize with types and MMA-Kind). */
+static u32 scale_count(struct dec *d, enum umma_kind kind) {
+    static const char *const words[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
+                                        "block32",       "block16",       NULL};
+    const int k = dec_one_of(d, words);
+    u32 n = k < 0 ? 0 : k < 3 ? 1u << k : k == 4 ? 4 : kind == UMMA_MXF8F6F4 ? 1 : 2;
+    if (kind < UMMA_MXF8F6F4) {
+        if (n || dec_has(d, "block_scale"))
+            dec_fail(d, "this kind has no scale factors");
+        return 0;
+    }
+    if (!dec_has(d, "block_scale"))
+        dec_fail(d, ".block_scale is due");
+    if (!n && kind != UMMA_MXF4NVF4)
+        n = kind == UMMA_MXF8F6F4 ? 1 : 2;
+    if (!n || (kind == UMMA_MXF8F6F4) != (n == 1) || (kind == UMMA_MXF4 && n != 2))
+        dec_fail(d, "this kind and this number of scale factors do not go together");
+    return n;
+}
+
+/* The operands after idesc. */
+static void mma_tail(struct dec *d, struct mma_form *f) {
     u32 at = 4;
+    if (f->form.scales) {
+        dec_nops(d, 7, 7);
+        f->sfa = tmem_operand(d, &d->op[4], &f->sfa_off);
+        f->sfb = tmem_operand(d, &d->op[5], &f->sfb_off);
+        f->pred = dec_pred(d, &d->op[6], false);
+        return;
+    }
     if (d->op[at].kind == OP_VEC) {
         f->nmask = f->form.cta_group == 2 ? 8 : 4;
         if (f->form.ws)
@@ -298,16 +333,42 @@ void dec_tcgen_mma(struct dec *d) {
     if (at >= d->nops)
         dec_fail(d, "the predicate enable-input-d is due");
     f->pred = dec_pred(d, &d->op[at++], false);
-    if (at < d->nops) {
+    if (at < d->nops && f->form.ws) {
+        f->zero = dec_src(d, &d->op[at++], T_B64);
+    } else if (at < d->nops) {
         s64 v = dec_imm(d, &d->op[at++]);
-        if (f->form.ws && v)
-            dec_fail(d, "a zero-column mask is not supported");
         if (v < 0 || v > 15)
             dec_fail(d, "scale-input-d is 0 to 15");
         f->scale = (u32)v;
     }
     if (at < d->nops)
         dec_fail(d, "too many operands");
+}
+
+void dec_tcgen_mma(struct dec *d) {
+    static const char *const kinds[] = {
+        "kind::f16",      "kind::tf32", "kind::f8f6f4",   "kind::i8",
+        "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
+    struct mma_form *f = dec_alloc(d, sizeof *f);
+    int kind = dec_one_of(d, kinds);
+    if (kind < 0)
+        dec_fail(d, "a kind is due");
+    dec_nops(d, 5, 7);
+    f->zero = REF_NONE;
+    f->form = (struct umma_form){.kind = (enum umma_kind)kind,
+                                 .cta_group = pair_words(d) ? 2 : 1,
+                                 .ws = !strncmp(d->text, "tcgen05.mma.ws", 14),
+                                 .a_tmem = d->op[1].kind == OP_MEM,
+                                 .scales = scale_count(d, (enum umma_kind)kind),
+                                 .ashift = dec_has(d, "ashift")};
+    if (f->form.ashift &&
+        (!f->form.a_tmem || dec_has(d, "collector::a::fill") || dec_has(d, "collector::a::use")))
+        dec_fail(d, ".ashift needs A in tensor memory, without collector::a::fill and ::use");
+    f->d = tmem_operand(d, &d->op[0], &f->d_off);
+    f->a = f->form.a_tmem ? tmem_operand(d, &d->op[1], &f->a_off) : dec_src(d, &d->op[1], T_B64);
+    f->b = dec_src(d, &d->op[2], T_B64);
+    f->idesc = dec_src(d, &d->op[3], T_B32);
+    mma_tail(d, f);
     d->in->ops = (const void *)f;
     d->in->fn = op_mma;
 }

@@ -117,11 +117,12 @@ void emu_fault_item(struct emu *e, struct item *it, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    snprintf(
-        text, sizeof text,
-        "emu: fault: %s: asynchronous operation: %s [kernel %.100s, CTA %u,%u,%u, warp %u, seed %llu]",
-        loc_text(e, it->grid->fn, it->loc, at, sizeof at), what, it->grid->fn->name, it->cta->id[0],
-        it->cta->id[1], it->cta->id[2], it->warp, (unsigned long long)e->opt.seed);
+    snprintf(text, sizeof text,
+             "emu: fault: %s: asynchronous operation: %s [kernel %.100s, CTA %u,%u,%u, warp %u, "
+             "seed %llu]",
+             loc_text(e, it->grid->fn, it->loc, at, sizeof at), what, it->grid->fn->name,
+             it->cta->id[0], it->cta->id[1], it->cta->id[2], it->warp,
+             (unsigned long long)e->opt.seed);
     keep_report(e, text);
     longjmp(e->escape, 1);
 }

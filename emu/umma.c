@@ -1,4 +1,5 @@
-/* umma.c: instruction descriptors and legality of tcgen05.mma (see umma.h).
+/* umma.c: instruction descriptors and legality of tcgen05.mma (see umma.h).  The product is in
+ * umma_run.c.
  *
  * PTX ISA: Instruction Descriptor, Matrix Shape, Transpose and Negate operations.
  *
@@ -30,6 +31,7 @@ static bool operand_type(enum umma_kind kind, uint32_t code, enum num_fmt *f) {
         *f = NUM_TF32;
         return code == 2;
     case UMMA_F8F6F4:
+    case UMMA_MXF8F6F4:
         if (code > 5 || small[code] == NUM_FMTS)
             return false;
         *f = small[code];
@@ -37,11 +39,27 @@ static bool operand_type(enum umma_kind kind, uint32_t code, enum num_fmt *f) {
     case UMMA_I8:
         return code < 2;
     default:
-        return false;
+        *f = NUM_E2M1;
+        return code == 1;
     }
 }
 
 static const char *const kinds[] = {"f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"};
+
+static bool check_scaled_shape(const struct umma_shape *s, const struct umma_form *f, char *why,
+                               size_t why_bytes) {
+    const char *kind = kinds[s->kind];
+    if (f->ws)
+        REFUSE("kind::%s has no .ws form", kind);
+    if (s->m != 128 && !(f->cta_group == 2 && s->m == 256))
+        REFUSE("kind::%s cta_group::%u: M is %u, must be 128%s", kind, f->cta_group, s->m,
+               f->cta_group == 2 ? " or 256" : "");
+    const uint32_t step = f->cta_group == 1 ? 8 : 16;
+    if (s->n < step || s->n > 256 || s->n % step)
+        REFUSE("kind::%s cta_group::%u: N is %u, must be %u to 256 in steps of %u", kind,
+               f->cta_group, s->n, step, step);
+    return true;
+}
 
 static bool check_shape(const struct umma_shape *s, const struct umma_form *f, char *why,
                         size_t why_bytes) {
@@ -72,6 +90,55 @@ static bool check_shape(const struct umma_shape *s, const struct umma_form *f, c
     return true;
 }
 
+/* 4- and 6-bit operands have one order of elements only (Valid Combinations of Type-Size,
+ * Major-ness and Swizzling). */
+static bool check_small(const struct umma_shape *s, char *why, size_t why_bytes) {
+    if ((s->a_mn && s->a > NUM_E5M2) || (s->b_mn && s->b > NUM_E5M2))
+        REFUSE("an operand of type %s must be K-major",
+               num_name(s->a_mn && s->a > NUM_E5M2 ? s->a : s->b));
+    return true;
+}
+
+/* The kinds with scale factors use the word differently. */
+static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umma_form *f,
+                          char *why, size_t why_bytes) {
+    const bool wide = f->kind == UMMA_MXF8F6F4;
+    s->m = field(idesc, 27, 2) * 128;
+    s->saturate = false;
+    s->sfa_id = field(idesc, 29, 2);
+    s->sfb_id = field(idesc, 4, 2);
+    s->sf_ue4m3 = !field(idesc, 23, 1);
+    if (field(idesc, 2, 1))
+        REFUSE("instruction descriptor 0x%08x: sparse (bit 2), in a dense instruction", idesc);
+    if (field(idesc, 0, 2) || field(idesc, 3, 1) || field(idesc, 6, 1) || field(idesc, 24, 3) ||
+        (!wide && field(idesc, 12, 1)))
+        REFUSE("instruction descriptor 0x%08x: a reserved bit (0, 1, 3, 6, 24-26%s) is set", idesc,
+               wide ? "" : " or 12");
+    if (field(idesc, 31, 1))
+        REFUSE("instruction descriptor 0x%08x: K = 96 (bit 31) exists on sm_103a only, and is not "
+               "modelled",
+               idesc);
+    const uint32_t a = field(idesc, 7, 3), b = field(idesc, 10, wide ? 3 : 2);
+    if (!operand_type(f->kind, a, &s->a) || !operand_type(f->kind, b, &s->b))
+        REFUSE("instruction descriptor 0x%08x: types A %u, B %u do not exist for kind::%s", idesc,
+               a, b, kinds[f->kind]);
+    if (s->sf_ue4m3 && (f->kind != UMMA_MXF4NVF4 || f->scales != 4))
+        REFUSE("instruction descriptor 0x%08x: scale factors of type ue4m3 (bit 23 is 0) are for "
+               "kind::mxf4nvf4 with four of them",
+               idesc);
+    if (s->sfa_id + f->scales > 4 || s->sfb_id + f->scales > 4 ||
+        (f->scales == 2 && ((s->sfa_id | s->sfb_id) & 1)))
+        REFUSE("instruction descriptor 0x%08x: scale factor ids %u and %u with %u scale factors",
+               idesc, s->sfa_id, s->sfb_id, f->scales);
+    s->elem = 1;
+    s->k = wide ? 32 : 64;
+    if (!wide && (s->a_mn || s->b_mn))
+        REFUSE("kind::%s: both operands are K-major", kinds[f->kind]);
+    if (f->a_tmem && s->a_mn)
+        REFUSE("A in tensor memory is K-major: transpose A (bit 15) must be 0");
+    return check_small(s, why, why_bytes) && check_scaled_shape(s, f, why, why_bytes);
+}
+
 bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f, char *why,
                  size_t why_bytes) {
     *s = (struct umma_shape){.kind = f->kind,
@@ -83,7 +150,7 @@ bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f
                              .neg_b = field(idesc, 14, 1),
                              .saturate = field(idesc, 3, 1)};
     if (f->kind >= UMMA_MXF8F6F4)
-        REFUSE("block-scaled kind::%s is not modelled by this emulator", kinds[f->kind]);
+        return decode_scaled(s, idesc, f, why, why_bytes);
     if (field(idesc, 2, 1) || field(idesc, 0, 2))
         REFUSE("instruction descriptor 0x%08x: sparse (bits 0-2 are %u), in a dense instruction",
                idesc, field(idesc, 0, 3));
@@ -110,9 +177,8 @@ bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f
                "B",
                idesc, d, kinds[f->kind]);
     s->d_f16 = half_d;
-    if (f->kind == UMMA_F8F6F4 && (s->a > NUM_E5M2 || s->b > NUM_E5M2))
-        REFUSE("6- and 4-bit operands (A %s, B %s) are not modelled by this emulator",
-               num_name(s->a), num_name(s->b));
+    if (f->kind == UMMA_F8F6F4 && !check_small(s, why, why_bytes))
+        return false;
     s->elem = f->kind == UMMA_F16 ? 2 : f->kind == UMMA_TF32 ? 4 : 1;
     s->k = 32 / s->elem;
     if (f->a_tmem && s->a_mn)
@@ -123,10 +189,10 @@ bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f
 /* --- Placement --- */
 
 /* Rows of A and columns of B that one CTA's shared memory holds. */
-static uint32_t rows_a(const struct umma *u) {
+uint32_t umma_rows_a(const struct umma *u) {
     return u->shape.m / u->form.cta_group;
 }
-static uint32_t rows_b(const struct umma *u) {
+uint32_t umma_rows_b(const struct umma *u) {
     return u->shape.n / u->form.cta_group;
 }
 
@@ -137,18 +203,18 @@ static struct matrix_view view(const struct matrix_desc *d, bool mn, uint32_t ro
 }
 
 struct matrix_view umma_view_a(const struct umma *u) {
-    return view(&u->a, u->shape.a_mn, rows_a(u), u->shape.k, u->shape.elem);
+    return view(&u->a, u->shape.a_mn, umma_rows_a(u), u->shape.k, u->shape.elem);
 }
 struct matrix_view umma_view_b(const struct umma *u) {
-    return view(&u->b, u->shape.b_mn, rows_b(u), u->shape.k, u->shape.elem);
+    return view(&u->b, u->shape.b_mn, umma_rows_b(u), u->shape.k, u->shape.elem);
 }
 
-static bool half_lanes(const struct umma *u) { /* layout F */
+bool umma_half_lanes(const struct umma *u) { /* layout F */
     return u->shape.m == 64 && !u->form.ws && u->form.cta_group == 1;
 }
 
 /* Groups of lanes among which N is divided: layouts B and E 2, G 4. */
-static uint32_t lane_groups(const struct umma *u) {
+uint32_t umma_lane_groups(const struct umma *u) {
     if (u->form.ws)
         return 128 / u->shape.m;
     return u->form.cta_group == 2 && u->shape.m == 128 ? 2 : 1;
@@ -156,19 +222,85 @@ static uint32_t lane_groups(const struct umma *u) {
 
 struct tmem_span umma_span_d(const struct umma *u) {
     return (struct tmem_span){15, (uint16_t)(u->d & 0xffff),
-                              (uint16_t)(u->shape.n / lane_groups(u))};
+                              (uint16_t)(u->shape.n / umma_lane_groups(u))};
 }
 
 struct tmem_span umma_span_a(const struct umma *u) {
     return (struct tmem_span){15, (uint16_t)(u->a_addr & 0xffff), u->form.a_tmem ? 8 : 0};
 }
 
+struct tmem_span umma_span_sfa(const struct umma *u) {
+    return (struct tmem_span){15, (uint16_t)(u->sfa & 0xffff),
+                              (uint16_t)(u->form.scales ? (umma_rows_a(u) + 31) / 32 : 0)};
+}
+struct tmem_span umma_span_sfb(const struct umma *u) {
+    return (struct tmem_span){15, (uint16_t)(u->sfb & 0xffff),
+                              (uint16_t)(u->form.scales ? (u->shape.n + 31) / 32 : 0)};
+}
+
+static bool quarters_equal(const uint32_t *cells, struct tmem_span s, uint32_t rows) {
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t q = 1; q < 4; q++)
+            if (cells[(r % 32 + 32 * q) * TMEM_ROW + s.column + r / 32] !=
+                cells[r % 32 * TMEM_ROW + s.column + r / 32])
+                return false;
+    return true;
+}
+const char *umma_scales_refuse(const struct umma *u, uint32_t c) {
+    if (!u->form.scales)
+        return NULL;
+    if (!quarters_equal(u->cta[c].tmem, umma_span_sfa(u), umma_rows_a(u)))
+        return "the scale factors of A differ between the four quarters of lanes";
+    if (!quarters_equal(u->cta[c].tmem, umma_span_sfb(u), u->shape.n))
+        return "the scale factors of B differ between the four quarters of lanes";
+    return NULL;
+}
+
+bool umma_zero_columns(uint64_t word, uint32_t m, uint32_t n, uint64_t mask[4], const char **why) {
+    const uint32_t parts = 128 / m, width = n / parts;
+    const uint32_t zeros = (uint32_t)(word >> 48 & 0xff) + 1,
+                   ones = (uint32_t)(word >> 40 & 0xff) + 1;
+    const uint32_t shift = (uint32_t)(word >> 56 & 63);
+    memset(mask, 0, 4 * sizeof *mask);
+    *why = word >> 36 & 7 ? "reserved bits (36-38) are set"
+           : word >> 62   ? "reserved bits (62, 63) are set"
+           : shift        ? "a column shift is not modelled"
+                          : NULL;
+    if (*why)
+        return false;
+    if (!(word >> 39 & 1))
+        return true;
+    for (uint32_t p = 0; p < parts; p++) {
+        /* a run of zero bits (columns used), a run of ones, and so on; fs: it begins with ones */
+        const bool ones_first = word >> (32 + p) & 1;
+        const uint32_t start = (uint32_t)(word >> (8 * p) & 0xff);
+        for (uint32_t j = 0; j < width; j++) {
+            const uint32_t at = (j + start) % (zeros + ones);
+            const bool set = ones_first ? at < ones : at >= zeros;
+            const uint32_t col = p * width + j;
+            mask[col / 64] |= (uint64_t)set << col % 64;
+        }
+    }
+    return true;
+}
+
+static bool check_scales(const struct umma *u, char *why, size_t why_bytes) {
+    const struct tmem_span a = umma_span_sfa(u), b = umma_span_sfb(u);
+    if (u->sfa >> 16 || u->sfb >> 16)
+        REFUSE("scale factors at tensor memory 0x%08x and 0x%08x: the lane must be 0", u->sfa,
+               u->sfb);
+    if (a.column + a.columns > TMEM_ROW || b.column + b.columns > TMEM_ROW)
+        REFUSE("scale factors at tensor memory 0x%08x and 0x%08x run past column 511", u->sfa,
+               u->sfb);
+    return true;
+}
+
 static bool check_tmem(const struct umma *u, char *why, size_t why_bytes) {
     const uint32_t lane = u->d >> 16;
     const struct tmem_span d = umma_span_d(u), a = umma_span_a(u);
-    if (half_lanes(u) ? lane != 0 && lane != 16 : lane != 0)
+    if (umma_half_lanes(u) ? lane != 0 && lane != 16 : lane != 0)
         REFUSE("D at tensor memory 0x%08x: lane %u, must be %s for M %u", u->d, lane,
-               half_lanes(u) ? "0 or 16" : "0", u->shape.m);
+               umma_half_lanes(u) ? "0 or 16" : "0", u->shape.m);
     if (d.column + d.columns > TMEM_ROW)
         REFUSE("D at tensor memory 0x%08x: %u columns run past 511", u->d, d.columns);
     if (!u->form.a_tmem)
@@ -208,173 +340,13 @@ bool umma_prepare(struct umma *u, uint32_t idesc, uint64_t word_a, uint64_t word
         return false;
     if (u->scale_d > 15 || (u->scale_d && u->shape.kind > UMMA_TF32))
         REFUSE("scale-input-d is %u: 0 to 15, for kind::f16 and kind::tf32 only", u->scale_d);
+    if (u->form.scales && !check_scales(u, why, why_bytes))
+        return false;
+    if (u->form.ashift && u->shape.m / u->form.cta_group != 128)
+        REFUSE(".ashift is for M 128, and 256 of a pair, not %u", u->shape.m);
+    uint64_t mask[4];
+    const char *bad;
+    if (u->form.ws && !umma_zero_columns(u->zero_columns, u->shape.m, u->shape.n, mask, &bad))
+        REFUSE("zero-column mask 0x%016llx: %s", (unsigned long long)u->zero_columns, bad);
     return true;
-}
-
-/* --- The product --- */
-
-enum { MAX_M = 128, MAX_N = 256, MAX_K = 32 };
-
-/* One operand as numbers: value(row, k) = f[row * row_step + k * k_step]. */
-struct operand {
-    union {
-        float f[MAX_N * MAX_K];
-        int32_t s[MAX_N * MAX_K];
-    };
-    int row_step, k_step;
-};
-
-static void unpack(const struct umma *u, enum num_fmt f, bool is_signed, bool negate,
-                   const uint8_t *raw, uint32_t n, struct operand *o) {
-    if (u->shape.kind == UMMA_I8) {
-        matrix_unpack_s8(raw, o->s, n, is_signed);
-        return;
-    }
-    num_unpack(f, raw, o->f, n);
-    for (uint32_t i = 0; negate && i < n; i++)
-        o->f[i] = -o->f[i];
-}
-
-static void steps(struct operand *o, bool mn, uint32_t rows, uint32_t k) {
-    o->row_step = mn ? 1 : (int)k;
-    o->k_step = mn ? (int)rows : 1;
-}
-
-static void load_view(const struct umma *u, const struct matrix_view *v, const struct umma_cta *c,
-                      bool is_a, uint32_t rows, struct operand *o) {
-    static _Thread_local uint8_t raw[MAX_N * 32];
-    const struct umma_shape *s = &u->shape;
-    view_gather(v, c->smem, raw);
-    unpack(u, is_a ? s->a : s->b, is_a ? s->a_signed : s->b_signed, is_a ? s->neg_a : s->neg_b, raw,
-           rows * s->k, o);
-    steps(o, v->mn_major, rows, s->k);
-}
-
-static uint32_t lane_of(const struct umma *u, uint32_t row) {
-    return half_lanes(u) ? (u->d >> 16) + 32 * (row / 16) + row % 16 : row;
-}
-
-/* A from the lanes of group g. */
-static void load_a_tmem(const struct umma *u, const struct umma_cta *c, uint32_t rows, uint32_t g,
-                        struct operand *o) {
-    static _Thread_local uint8_t raw[MAX_M * 32];
-    for (uint32_t r = 0; r < rows; r++)
-        memcpy(raw + 32 * r, c->tmem + (lane_of(u, r) + rows * g) * TMEM_ROW + (u->a_addr & 0xffff),
-               32);
-    unpack(u, u->shape.a, u->shape.a_signed, u->shape.neg_a, raw, rows * u->shape.k, o);
-    steps(o, false, rows, u->shape.k);
-}
-
-/* B of both CTAs as [k][n], which the product reads along n. */
-static void load_b(const struct umma *u, struct operand *b) {
-    static _Thread_local struct operand part;
-    const struct matrix_view v = umma_view_b(u);
-    const uint32_t rows = rows_b(u), k = u->shape.k, n = u->shape.n;
-    for (uint32_t c = 0; c < u->form.cta_group; c++) {
-        load_view(u, &v, &u->cta[c], false, rows, &part);
-        if (u->shape.b_mn) {
-            for (uint32_t i = 0; i < k; i++)
-                memcpy(b->s + i * n + c * rows, part.s + i * rows, 4 * rows);
-        } else {
-            for (uint32_t j = 0; j < rows; j++)
-                for (uint32_t i = 0; i < k; i++)
-                    b->s[i * n + c * rows + j] = part.s[j * k + i];
-        }
-    }
-    b->k_step = (int)n;
-}
-
-/* One group of lanes of one CTA. */
-struct block {
-    uint32_t cta, rows, group, first_n, n;
-};
-
-static bool masked(const struct umma *u, uint32_t cta, uint32_t lane) {
-    return u->lane_mask[4 * cta + lane / 32] >> lane % 32 & 1;
-}
-
-/* f16 D: low half of each cell, through f32 rows. */
-static void run_half(const struct umma *u, const struct block *k, uint32_t *const cells[],
-                     struct product *p, const struct mma_model *model) {
-    static _Thread_local float d[MAX_M][MAX_N];
-    f32_cell *rows[MAX_M];
-    for (uint32_t r = 0; r < k->rows; r++) {
-        rows[r] = cells[r] ? d[r] : NULL;
-        for (uint32_t j = 0; cells[r] && j < k->n; j++)
-            d[r][j] = num_f16_f32(cells[r][j] & 0xffff) * (1.0f / (float)(1u << u->scale_d));
-    }
-    p->d = rows;
-    matrix_product(p, model);
-    for (uint32_t r = 0; r < k->rows; r++)
-        for (uint32_t j = 0; cells[r] && j < k->n; j++)
-            cells[r][j] = num_f32_f16(d[r][j]);
-}
-
-static void run_single(const struct umma *u, const struct block *k, uint32_t *const cells[],
-                       struct product *p, const struct mma_model *model) {
-    f32_cell *rows[MAX_M];
-    for (uint32_t r = 0; r < k->rows; r++) {
-        rows[r] = (f32_cell *)cells[r];
-        for (uint32_t j = 0; u->scale_d && cells[r] && j < k->n; j++)
-            rows[r][j] *= 1.0f / (float)(1u << u->scale_d);
-    }
-    p->d = rows;
-    matrix_product(p, model);
-}
-
-static void run_block(const struct umma *u, const struct block *k, const struct operand *a,
-                      const struct operand *b, const struct mma_model *model) {
-    uint32_t *cells[MAX_M];
-    for (uint32_t r = 0; r < k->rows; r++) {
-        const uint32_t lane = lane_of(u, r) + k->group * k->rows;
-        cells[r] = masked(u, k->cta, lane)
-                       ? NULL
-                       : u->cta[k->cta].tmem + lane * TMEM_ROW + (u->d & 0xffff);
-    }
-    const int m = (int)k->rows, n = (int)k->n, depth = (int)u->shape.k;
-    if (u->shape.kind == UMMA_I8) {
-        const struct product_s32 p = {.m = m,
-                                      .n = n,
-                                      .k = depth,
-                                      .a = a->s,
-                                      .a_row = a->row_step,
-                                      .a_col = a->k_step,
-                                      .b = b->s + k->first_n,
-                                      .b_row = b->k_step,
-                                      .d = (int32_t *const *)cells,
-                                      .accumulate = u->accumulate,
-                                      .saturate = u->shape.saturate};
-        matrix_product_s32(&p);
-        return;
-    }
-    struct product p = {.m = m,
-                        .n = n,
-                        .k = depth,
-                        .a = a->f,
-                        .a_row = a->row_step,
-                        .a_col = a->k_step,
-                        .b = b->f + k->first_n,
-                        .b_row = b->k_step,
-                        .accumulate = u->accumulate};
-    if (u->shape.d_f16)
-        run_half(u, k, cells, &p, model);
-    else
-        run_single(u, k, cells, &p, model);
-}
-
-void umma_run(const struct umma *u, const struct mma_model *model) {
-    static _Thread_local struct operand a, b;
-    const uint32_t groups = lane_groups(u), rows = rows_a(u);
-    const struct matrix_view va = umma_view_a(u);
-    load_b(u, &b);
-    for (uint32_t c = 0; c < u->form.cta_group; c++) {
-        if (!u->form.a_tmem)
-            load_view(u, &va, &u->cta[c], true, rows, &a);
-        for (uint32_t g = 0; g < groups; g++) {
-            if (u->form.a_tmem)
-                load_a_tmem(u, &u->cta[c], rows, g, &a);
-            const struct block k = {c, rows, g, g * (u->shape.n / groups), u->shape.n / groups};
-            run_block(u, &k, &a, &b, model);
-        }
-    }
 }

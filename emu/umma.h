@@ -1,7 +1,8 @@
 /* umma.h: tcgen05.mma: instruction descriptors, legality, where D and A lie, the product.
  *
- * K is 32 bytes of each operand row.  Where row m, column n of D lie in tensor memory (PTX ISA,
- * Data Path Layout Organization):
+ * K is 32 bytes of each operand row.  4- and 6-bit types lie 16 in 16 bytes of shared memory,
+ * padded behind (mxf4 kinds: two in a byte), and one in a byte of tensor memory, 4-bit ones in bits
+ * 5:2.  Where row m, column n of D lie in tensor memory (PTX ISA, Data Path Layout Organization):
  *
  *   M 128                 D   lane m, column n
  *   M 64                  F   lane 32 (m/16) + m%16 (+16 when the address says so), column n
@@ -38,7 +39,9 @@ struct umma_shape { /* a decoded instruction descriptor */
     bool d_f16;              /* D is f16; otherwise f32, or s32 for i8 */
     bool a_mn, b_mn;         /* transposed: MN-major */
     bool neg_a, neg_b, saturate;
-    uint32_t elem; /* bytes of an element of A and B */
+    uint32_t elem;           /* bytes of an element of A and B in memory; mxf4 kinds: two in one */
+    uint32_t sfa_id, sfb_id; /* block-scaled kinds: byte of the word where the scales start */
+    bool sf_ue4m3;           /* scales are ue4m3, else ue8m0 */
 };
 
 /* What the instruction itself says. */
@@ -46,6 +49,8 @@ struct umma_form {
     enum umma_kind kind;
     uint32_t cta_group; /* 1 or 2 */
     bool ws, a_tmem;
+    uint32_t scales; /* of a row, block-scaled kinds: 1, 2 or 4 (scale_vec) */
+    bool ashift;     /* row r of A is row r + 1 of tensor memory, but for the last */
 };
 
 /* False: `why` says which field is illegal, and what would be legal. */
@@ -65,6 +70,8 @@ struct umma {
     struct matrix_desc a, b; /* otherwise A; B */
     bool accumulate;         /* enable-input-d */
     uint32_t scale_d;        /* D * 2^-scale_d is added */
+    uint32_t sfa, sfb;       /* scale factors in tensor memory */
+    uint64_t zero_columns;   /* .ws: zero-column mask descriptor */
     uint32_t lane_mask[8];   /* a set bit: the lane is not written; 4 words for each CTA */
     struct umma_cta cta[2];  /* the even CTA of the pair first */
 };
@@ -86,6 +93,22 @@ struct tmem_span {
 };
 struct tmem_span umma_span_d(const struct umma *u);
 struct tmem_span umma_span_a(const struct umma *u); /* columns 0 when A is in shared memory */
+
+/* Block-scaled kinds: the words of scale factors; row r of A (column n of B) has its word in lane
+ * r%32, column r/32, the same in all four quarters. */
+struct tmem_span umma_span_sfa(const struct umma *u);
+struct tmem_span umma_span_sfb(const struct umma *u);
+/* NULL, or that the quarters of CTA c differ. */
+const char *umma_scales_refuse(const struct umma *u, uint32_t c);
+/* Bit n: column n of B counts as zero (PTX ISA, Zero-Column Mask Descriptor).  False: why. */
+bool umma_zero_columns(uint64_t word, uint32_t m, uint32_t n, uint64_t mask[4], const char **why);
+
+/* Where the product is (umma_run.c): rows of A and of B in one CTA's shared memory; the lanes of
+ * layout F; groups of lanes among which N is divided. */
+uint32_t umma_rows_a(const struct umma *u);
+uint32_t umma_rows_b(const struct umma *u);
+bool umma_half_lanes(const struct umma *u);
+uint32_t umma_lane_groups(const struct umma *u);
 
 void umma_run(const struct umma *u, const struct mma_model *model);
 
