@@ -6,6 +6,7 @@
 #include "bytes.h"
 #include "gqa.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,11 @@ static void choose_rest(struct bytes *b, struct gqa_problem *p) {
     p->has_lse = bytes_below(b, 2);
     p->lse_base = (enum gqa_lse_base)bytes_below(b, 2 + (bytes_next(b) == 7));
     p->split_mode = (enum gqa_split_mode)bytes_below(b, 3 + (bytes_next(b) == 7));
-    p->splits = bytes_int(b, 9);
-    p->split_tokens = bytes_number(b, 70);
+    const int splits = bytes_int(b, 9);
+    const int64_t split_tokens = bytes_number(b, 70);
+    const bool is_odd = bytes_next(b) == 7; /* refused, both or the wrong one */
+    p->splits = is_odd || p->split_mode == GQA_SPLIT_FIXED ? splits : 0;
+    p->split_tokens = is_odd || p->split_mode == GQA_SPLIT_INVARIANT ? split_tokens : 0;
     p->reduction = (enum gqa_reduction)bytes_below(b, 5);
     p->pdl = (enum gqa_pdl)bytes_below(b, 3);
     p->precision = (enum gqa_precision)bytes_below(b, 2);

@@ -41,8 +41,8 @@ static struct gqa_problem choose_options(struct bytes *b, enum gqa_layout *layou
     p.window_left = bytes_below(b, 8) - 1;
     p.softcap = (float)bytes_below(b, 3);
     p.split_mode = (enum gqa_split_mode)bytes_below(b, 3);
-    p.splits = bytes_below(b, 9);
-    p.split_tokens = bytes_below(b, 4);
+    p.splits = p.split_mode == GQA_SPLIT_FIXED ? bytes_below(b, 9) : 0;
+    p.split_tokens = p.split_mode == GQA_SPLIT_INVARIANT ? bytes_below(b, 4) : 0;
     p.precision = (enum gqa_precision)bytes_below(b, 2);
     p.has_lse = 1;
     return p;

@@ -179,9 +179,9 @@ struct gqa_problem {
 
     /* Shape. group = q_heads / kv_heads may be any whole number >= 1. */
     int64_t batch; /* sequences, 0 .. 2^31 - 1; 0 is a valid, empty step */
-    int q_heads;
+    int q_heads;   /* 1 .. 2^20 */
     int kv_heads;
-    int head_dim;            /* of Q and K, 1 .. 512; kernels want a multiple of 8 */
+    int head_dim;            /* of Q and K, 1 .. 512; GPUs want a multiple of 8, a CPU takes any */
     int head_dim_v;          /* of V and O; 0 means head_dim */
     int q_tokens;            /* query tokens per sequence, 1 .. 16; the longest one where ragged */
     int q_ragged;            /* nonzero: lengths from cu_seqlens_q, Q/O/LSE rows packed by token */
@@ -223,8 +223,9 @@ struct gqa_problem {
 
     /* How to run it. All zero is right nearly always. */
     enum gqa_split_mode split_mode;
-    int splits;           /* GQA_SPLIT_FIXED: 1 .. 4096 */
-    int64_t split_tokens; /* GQA_SPLIT_INVARIANT: 0 lets the device choose from head_dim alone */
+    int splits;           /* GQA_SPLIT_FIXED: 1 .. 4096; else 0 */
+    int64_t split_tokens; /* GQA_SPLIT_INVARIANT: 1 .. 2^31 - 1, or 0: the device chooses, from
+                             head_dim alone; else 0 */
     enum gqa_reduction reduction;
     enum gqa_pdl pdl;
     enum gqa_precision precision;
@@ -305,6 +306,8 @@ static inline struct gqa_kernel_info gqa_kernel_info_init(void) {
 /* Open a device by name.
  * Names:  "cpu"; "cuda:N" (N as the driver counts); "emu:PART" (sm_100a, sm_90a, ...), the PTX
  *         emulator; "plan:cpu", "plan:PART", which can plan but not decode and need no hardware.
+ *         PARTs: sm_80, 86, 87, 89, 90, 100, 103, 120, those from 90 on with or without an "a";
+ *         the emulator has sm_80, 90a, 100a, 103a and 120a.
  * Owner:  *device is the caller's, for gqa_device_close. options may be NULL; it is not kept.
  * Threads: opening is synchronous and may allocate and start threads. An open device may be used
  *         by many threads at once. A CPU device's pool works for one decode at a time; a second
@@ -333,7 +336,8 @@ struct gqa_plan_info {
     char kernel[64];
     enum gqa_reduction reduction;
     int splits;           /* most splits a row can have */
-    int64_t split_tokens; /* tokens per split at full length */
+    int64_t split_tokens; /* tokens per split of a row of kv_len_expected tokens; 0 where splits
+                             are not all of one length */
     int64_t work_items;   /* CTAs, or CPU work items, at full length */
     int pdl;
     size_t workspace_bytes;

@@ -13,6 +13,8 @@ install: all
 	install -m 644 include/gqa.h $(call TO,$(PREFIX)/include)
 	install -m 644 $(BUILD)/libgqa.a $(call TO,$(LIBDIR))
 	install -m 755 $(BUILD)/libgqa.so $(call TO,$(LIBDIR)/libgqa.so.$(SOVERSION))
+	install -m 755 $(BUILD)/libcuda-emu.so $(call TO,$(LIBDIR))
+	install -m 755 $(BUILD)/ptx-emu $(call TO,$(PREFIX)/bin)
 	ln -sf libgqa.so.$(SOVERSION) $(call TO,$(LIBDIR)/libgqa.so)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 	    packaging/gqa.pc.in > $(call TO,$(LIBDIR)/pkgconfig/gqa.pc)

@@ -161,37 +161,47 @@ static gqa_status shape_check(const struct shape *x, bool is_output, struct gqa_
 struct range {
     const char *name;
     int64_t value, least, most;
+    const char *rule; /* NULL, or which other field the range comes from */
 };
 
 static gqa_status check_ranges(const struct range *ranges, size_t n, struct gqa_error *err) {
     for (size_t i = 0; i < n; i++) {
         const struct range *r = &ranges[i];
         if (r->value < r->least || r->value > r->most)
-            return fail(err, GQA_ERR_SHAPE, "%s is %lld, expected %lld to %lld", r->name,
-                        (long long)r->value, (long long)r->least, (long long)r->most);
+            return r->least == r->most
+                       ? fail(err, GQA_ERR_SHAPE, "%s is %lld, expected %lld %s", r->name,
+                              (long long)r->value, (long long)r->least, r->rule ? r->rule : "")
+                       : fail(err, GQA_ERR_SHAPE, "%s is %lld, expected %lld to %lld%s%s", r->name,
+                              (long long)r->value, (long long)r->least, (long long)r->most,
+                              r->rule ? " " : "", r->rule ? r->rule : "");
     }
     return GQA_OK;
 }
 
 static gqa_status check_shape(const struct gqa_problem *p, struct gqa_error *err) {
+    const bool is_paged = p->paging != GQA_CONTIGUOUS;
+    const bool is_fixed = p->split_mode == GQA_SPLIT_FIXED;
+    const bool is_invariant = p->split_mode == GQA_SPLIT_INVARIANT;
     const struct range ranges[] = {
-        {"batch", p->batch, 0, INT32_MAX},
-        {"q_heads", p->q_heads, 1, MAX_HEADS},
-        {"kv_heads", p->kv_heads, 1, MAX_HEADS},
-        {"head_dim", p->head_dim, 1, GQA_MAX_HEAD_DIM},
-        {"head_dim_v", p->head_dim_v, 0, GQA_MAX_HEAD_DIM},
-        {"q_tokens", p->q_tokens, 1, GQA_MAX_Q_TOKENS},
-        {"q_total", p->q_total, 0, INT32_MAX},
-        {"kv_len", p->kv_len, 0, INT32_MAX},
-        {"kv_len_expected", p->kv_len_expected, 0, p->kv_len},
-        {"kv_batch", p->kv_batch, 0, INT32_MAX},
-        {"page_size", p->page_size, p->paging == GQA_CONTIGUOUS ? 0 : 1,
-         p->paging == GQA_CONTIGUOUS ? 0 : INT32_MAX},
-        {"num_pages", p->num_pages, 0, INT32_MAX},
-        {"table_stride", p->table_stride, 0, INT32_MAX},
-        {"window_left", p->window_left, -1, INT64_MAX},
-        {"splits", p->splits, p->split_mode == GQA_SPLIT_FIXED ? 1 : 0, GQA_MAX_SPLITS},
-        {"split_tokens", p->split_tokens, 0, INT32_MAX},
+        {"batch", p->batch, 0, INT32_MAX, NULL},
+        {"q_heads", p->q_heads, 1, MAX_HEADS, NULL},
+        {"kv_heads", p->kv_heads, 1, MAX_HEADS, NULL},
+        {"head_dim", p->head_dim, 1, GQA_MAX_HEAD_DIM, NULL},
+        {"head_dim_v", p->head_dim_v, 0, GQA_MAX_HEAD_DIM, NULL},
+        {"q_tokens", p->q_tokens, 1, GQA_MAX_Q_TOKENS, NULL},
+        {"q_total", p->q_total, 0, INT32_MAX, NULL},
+        {"kv_len", p->kv_len, 0, INT32_MAX, NULL},
+        {"kv_len_expected", p->kv_len_expected, 0, p->kv_len, "(kv_len)"},
+        {"kv_batch", p->kv_batch, 0, INT32_MAX, NULL},
+        {"page_size", p->page_size, is_paged, is_paged ? INT32_MAX : 0,
+         is_paged ? "in a paged cache" : "as paging is contiguous"},
+        {"num_pages", p->num_pages, 0, INT32_MAX, NULL},
+        {"table_stride", p->table_stride, 0, INT32_MAX, NULL},
+        {"window_left", p->window_left, -1, INT64_MAX, NULL},
+        {"splits", p->splits, is_fixed, is_fixed ? GQA_MAX_SPLITS : 0,
+         is_fixed ? NULL : "as split_mode is not fixed"},
+        {"split_tokens", p->split_tokens, 0, is_invariant ? INT32_MAX : 0,
+         is_invariant ? NULL : "as split_mode is not invariant"},
     };
     const gqa_status status = check_ranges(ranges, sizeof ranges / sizeof *ranges, err);
     if (status)
@@ -209,14 +219,14 @@ static gqa_status check_shape(const struct gqa_problem *p, struct gqa_error *err
 
 static gqa_status check_enums(const struct gqa_problem *p, struct gqa_error *err) {
     const struct range ranges[] = {
-        {"paging", p->paging, GQA_CONTIGUOUS, GQA_PAGED_CSR},
-        {"k_scales", p->k_scales, GQA_SCALE_NONE, GQA_SCALE_BATCH_HEAD},
-        {"v_scales", p->v_scales, GQA_SCALE_NONE, GQA_SCALE_BATCH_HEAD},
-        {"lse_base", p->lse_base, GQA_BASE_E, GQA_BASE_2},
-        {"split_mode", p->split_mode, GQA_SPLIT_AUTO, GQA_SPLIT_INVARIANT},
-        {"reduction", p->reduction, GQA_REDUCE_AUTO, GQA_REDUCE_CLUSTER},
-        {"pdl", p->pdl, GQA_PDL_AUTO, GQA_PDL_ON},
-        {"precision", p->precision, GQA_PRECISION_FAST, GQA_PRECISION_EXACT},
+        {"paging", p->paging, GQA_CONTIGUOUS, GQA_PAGED_CSR, NULL},
+        {"k_scales", p->k_scales, GQA_SCALE_NONE, GQA_SCALE_BATCH_HEAD, NULL},
+        {"v_scales", p->v_scales, GQA_SCALE_NONE, GQA_SCALE_BATCH_HEAD, NULL},
+        {"lse_base", p->lse_base, GQA_BASE_E, GQA_BASE_2, NULL},
+        {"split_mode", p->split_mode, GQA_SPLIT_AUTO, GQA_SPLIT_INVARIANT, NULL},
+        {"reduction", p->reduction, GQA_REDUCE_AUTO, GQA_REDUCE_CLUSTER, NULL},
+        {"pdl", p->pdl, GQA_PDL_AUTO, GQA_PDL_ON, NULL},
+        {"precision", p->precision, GQA_PRECISION_FAST, GQA_PRECISION_EXACT, NULL},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
@@ -418,7 +428,8 @@ gqa_status tensors_check(const struct gqa_problem *p, const struct gqa_tensors *
         buffer_of(t->v, &v, false),
         buffer_of(t->o, &o, true),
         buffer_of(p->has_lse ? t->lse : NULL, &lse, true),
-        buffer_of_words("kv_lens", t->kv_lens, p->batch, csr && !t->last_page_len),
+        buffer_of_words(csr ? "kv_lens or last_page_len" : "kv_lens", t->kv_lens, p->batch,
+                        csr && !t->last_page_len),
         buffer_of_words("cu_seqlens_q", p->q_ragged ? t->cu_seqlens_q : NULL, p->batch + 1,
                         p->q_ragged && work),
         buffer_of_words("batch_index", t->batch_index, p->batch, false),
@@ -463,17 +474,19 @@ gqa_status tensors_check(const struct gqa_problem *p, const struct gqa_tensors *
 /* --- Merges --- */
 
 gqa_status merge_check(const struct gqa_shards *m, struct gqa_error *err) {
-    if (!m || m->size != sizeof *m)
+    if (!m)
+        return fail(err, GQA_ERR_ARGUMENT, "merge is NULL");
+    if (m->size != sizeof *m)
         return fail(err, GQA_ERR_ARGUMENT,
                     "merge.size is %zu, expected %zu: set the struct up with gqa_shards_init()",
-                    m ? m->size : 0, sizeof *m);
+                    m->size, sizeof *m);
     const struct range ranges[] = {
-        {"parts", m->parts, 1, 4096},
-        {"rows", m->rows, 0, INT32_MAX},
-        {"q_heads", m->q_heads, 1, MAX_HEADS},
-        {"head_dim_v", m->head_dim_v, 1, GQA_MAX_HEAD_DIM},
-        {"part_base", m->part_base, GQA_BASE_E, GQA_BASE_2},
-        {"o_base", m->o_base, GQA_BASE_E, GQA_BASE_2},
+        {"parts", m->parts, 1, 4096, NULL},
+        {"rows", m->rows, 0, INT32_MAX, NULL},
+        {"q_heads", m->q_heads, 1, MAX_HEADS, NULL},
+        {"head_dim_v", m->head_dim_v, 1, GQA_MAX_HEAD_DIM, NULL},
+        {"part_base", m->part_base, GQA_BASE_E, GQA_BASE_2, NULL},
+        {"o_base", m->o_base, GQA_BASE_E, GQA_BASE_2, NULL},
     };
     const gqa_status status = check_ranges(ranges, sizeof ranges / sizeof *ranges, err);
     if (status)

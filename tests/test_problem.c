@@ -98,7 +98,9 @@ static const struct row {
     I(splits, -1, GQA_ERR_SHAPE),
     I(splits, 4097, GQA_ERR_SHAPE),
     I(split_mode, GQA_SPLIT_FIXED, GQA_ERR_SHAPE), /* splits is 0 */
+    I(splits, 4, GQA_ERR_SHAPE),                   /* split_mode is auto */
     L(split_tokens, -1, GQA_ERR_SHAPE),
+    L(split_tokens, 64, GQA_ERR_SHAPE), /* split_mode is auto */
     I(q_type, GQA_E4M3, GQA_ERR_TYPE),
     I(q_type, 77, GQA_ERR_TYPE),
     I(q_type, -1, GQA_ERR_TYPE),

@@ -15,12 +15,15 @@ static void print_plan(const struct gqa_plan_info *info, const char *device,
         {"pdl", true},          {"workspace_bytes", true}, {"reason", false},
     };
     if (format == TABLE_TEXT) {
-        printf("device       %s\nkernel       %s\nsplits       %d of %lld tokens\n"
+        char length[40] = "";
+        if (info->split_tokens)
+            snprintf(length, sizeof length, " of %lld tokens", (long long)info->split_tokens);
+        printf("device       %s\nkernel       %s\nsplits       %d%s\n"
                "work items   %lld\nreduction    %s\nPDL          %s\nworkspace    %zu bytes\n"
                "reason       %s\n",
-               device, info->kernel, info->splits, (long long)info->split_tokens,
-               (long long)info->work_items, reductions[info->reduction], info->pdl ? "on" : "off",
-               info->workspace_bytes, info->reason);
+               device, info->kernel, info->splits, length, (long long)info->work_items,
+               reductions[info->reduction], info->pdl ? "on" : "off", info->workspace_bytes,
+               info->reason);
         return;
     }
     struct table *t = table_new(columns, sizeof columns / sizeof *columns);

@@ -110,7 +110,8 @@ int shape_init(struct shape *s, int parts, struct flag_table *tables) {
     s->p.kv_len = 4096;
     s->kv_type = GQA_BF16;
     s->q_type = s->o_type = -1;
-    s->split_mode = -1;
+    s->split_mode = s->paging = s->p.splits = -1;
+    s->p.split_tokens = -1;
     struct flag *next = s->flags;
     int count = 0;
     for (int i = 0; i < 3; i++) {
@@ -131,9 +132,9 @@ struct gqa_problem shape_problem(const struct shape *s) {
     p.o_type = s->o_type >= 0 ? (enum gqa_type)s->o_type : p.q_type;
     p.k_scales = (enum gqa_scales)s->k_scales;
     p.v_scales = (enum gqa_scales)s->v_scales;
-    p.paging = (enum gqa_paging)s->paging;
-    if (p.page_size && p.paging == GQA_CONTIGUOUS)
-        p.paging = GQA_PAGED_TABLE;
+    p.paging = s->paging >= 0 ? (enum gqa_paging)s->paging
+               : p.page_size  ? GQA_PAGED_TABLE
+                              : GQA_CONTIGUOUS;
     p.q_ragged = s->is_ragged;
     if (s->is_ragged && !p.q_total && p.batch >= 0 && p.batch <= INT32_MAX)
         p.q_total = p.batch * p.q_tokens;
@@ -145,10 +146,12 @@ struct gqa_problem shape_problem(const struct shape *s) {
     p.reduction = (enum gqa_reduction)s->reduction;
     p.pdl = (enum gqa_pdl)s->pdl;
     p.precision = (enum gqa_precision)s->precision;
-    p.split_mode = s->split_mode >= 0 ? (enum gqa_split_mode)s->split_mode
-                   : p.splits         ? GQA_SPLIT_FIXED
-                   : p.split_tokens   ? GQA_SPLIT_INVARIANT
-                                      : GQA_SPLIT_AUTO;
+    p.split_mode = s->split_mode >= 0    ? (enum gqa_split_mode)s->split_mode
+                   : p.splits >= 0       ? GQA_SPLIT_FIXED
+                   : p.split_tokens >= 0 ? GQA_SPLIT_INVARIANT
+                                         : GQA_SPLIT_AUTO;
+    p.splits = p.splits < 0 ? 0 : p.splits; /* of both, the library refuses one */
+    p.split_tokens = p.split_tokens < 0 ? 0 : p.split_tokens;
     gqa_problem_pack(&p, (enum gqa_layout)s->layout);
     return p;
 }

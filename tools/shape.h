@@ -7,10 +7,11 @@
 #include "flags.h"
 #include "gqa.h"
 
-/* Where options put their values. Enums are ints here, as FLAG_CHOICE wants them. */
+/* Where options put their values. Enums are ints here, as FLAG_CHOICE wants them; q_type, o_type,
+ * paging, split_mode, p.splits and p.split_tokens are -1 until given. */
 struct shape {
     struct gqa_problem p;
-    int layout, kv_type, q_type, o_type; /* q_type, o_type: -1 until given */
+    int layout, kv_type, q_type, o_type;
     int k_scales, v_scales, paging, lse_base, split_mode, reduction, pdl, precision;
     bool is_causal, has_sinks, has_lse, is_ragged, check_tables;
     const char *device, *driver;

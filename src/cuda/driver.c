@@ -5,9 +5,11 @@
 #include "status.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static gqa_status fill(const char *path, struct driver *driver, struct gqa_error *err) {
     static const struct {
@@ -65,16 +67,22 @@ gqa_status driver_check(const struct driver *driver, cu_result result, const cha
     return fail(err, GQA_ERR_DRIVER, "%s: the driver says %s (%d)", what, name, result);
 }
 
-/* "DIR/libcuda-emu.so" where DIR holds this library, or the program it is linked into. */
-static int beside_us(char *path, size_t size) {
+/* DIR/libcuda-emu.so or DIR/../lib/libcuda-emu.so, where DIR holds this library or the program that
+ * it is linked into: as they are built, and as they are installed. */
+static bool beside_us(char *path, size_t size) {
+    static const char *const places[] = {"", "../lib/"};
     Dl_info info;
-    const char *slash;
     if (!dladdr((const void *)(uintptr_t)&driver_open, &info) || !info.dli_fname)
-        return 0;
-    slash = strrchr(info.dli_fname, '/');
+        return false;
+    const char *const slash = strrchr(info.dli_fname, '/');
     const int dir = slash ? (int)(slash - info.dli_fname) : 1;
-    const int n = snprintf(path, size, "%.*s/libcuda-emu.so", dir, slash ? info.dli_fname : ".");
-    return n > 0 && (size_t)n < size;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int n = snprintf(path, size, "%.*s/%slibcuda-emu.so", dir,
+                               slash ? info.dli_fname : ".", places[i]);
+        if (n > 0 && (size_t)n < size && !access(path, R_OK))
+            return true;
+    }
+    return false;
 }
 
 gqa_status driver_open_emulator(const char *part, const char *path, struct driver *driver,
@@ -85,7 +93,8 @@ gqa_status driver_open_emulator(const char *part, const char *path, struct drive
     if (!path && beside_us(beside, sizeof beside))
         path = beside;
     if (!path)
-        return fail(err, GQA_ERR_DEVICE, "no emulator: set GQA_CUDA_EMU to libcuda-emu.so");
+        return fail(err, GQA_ERR_DEVICE,
+                    "libcuda-emu.so is not beside this library: set GQA_CUDA_EMU to where it is");
     if (setenv("EMU_PART", part, 1))
         return fail(err, GQA_ERR_MEMORY, "no memory to name the part %s", part);
     return driver_open(path, driver, err);
