@@ -134,7 +134,7 @@ void check_cta_start(struct cta *c) {
     memset(k->init, 0, regs * sizeof *k->init);
     memset(k->slot_epoch, 0, sizeof k->slot_epoch);
     if (k->tm && k->tm_used)
-        memset(k->tm, 0, 4 * TMEM_COLUMNS * sizeof *k->tm);
+        memset(k->tm, 0, TMEM_LANES / 16 * TMEM_COLUMNS * sizeof *k->tm);
     k->tm_used = false;
     k->next_slot = k->pipe_issued = 0;
 }

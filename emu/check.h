@@ -72,6 +72,7 @@ struct clock *check_cp_async_clock(struct warp *w, u32 m);
 void check_registers(struct warp *w, const struct insn *i, u32 m);
 void check_warp_exit(struct warp *w);
 void check_cta_exit(struct cta *c);
+void check_cta_end(struct cta *c); /* nothing of its cluster runs any more */
 void check_new(struct emu *e);
 void check_delete(struct emu *e);
 void check_alloc(struct emu *e, u64 addr, u64 bytes);

@@ -62,6 +62,7 @@ void check_mbar_init(struct warp *w, const struct insn *i, struct cta *c, struct
         c->check->cell[b->addr / 4 + g].w_loc |= LOC_MBAR;
     b->init_who = a.who;
     b->init_epoch = a.epoch;
+    b->init_loc = i->loc;
 }
 void check_mbar_inval(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {
     struct actor a;

@@ -1,4 +1,4 @@
-/* check_tmem.c: order of accesses to tensor memory, by quarter of lanes and column.
+/* check_tmem.c: order of accesses to tensor memory, by 16 lanes and column.
  *
  * tcgen05.ld and .st are asynchronous: they are complete for others only after the wait, a
  * before_thread_sync fence, a synchronisation, and an after_thread_sync fence (PTX ISA, tcgen05
@@ -8,6 +8,8 @@
 #include "tcgen05.h"
 #include <stdlib.h>
 #include <string.h>
+
+enum { HALVES = TMEM_LANES / 16, LAYOUT = 25 /* of a cell's w_loc, three bits */ };
 
 struct tc_actor {
     struct emu *e;
@@ -47,52 +49,85 @@ static void need(struct tc_actor *a, u32 who, u32 epoch, u32 loc, u32 column, co
             "%s, tensor memory column %u (%s at %s): synchronised, but without tcgen05.wait, "
             "tcgen05.fence::before_thread_sync or tcgen05.fence::after_thread_sync",
             what, column, name_of(who, name, sizeof name),
-            loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
+            loc_text(a->e, a->cta->grid->fn, loc & LOC_MASK, at, sizeof at));
     else
-        emu_report_at(
-            a->e, a->cta, a->warp, a->loc, strncmp(what, "freed", 5) ? EMU_RACE : EMU_TMEM,
-            "%s, tensor memory column %u, by %s at %s, not ordered", what, column,
-            name_of(who, name, sizeof name), loc_text(a->e, a->cta->grid->fn, loc, at, sizeof at));
+        emu_report_at(a->e, a->cta, a->warp, a->loc,
+                      strncmp(what, "freed", 5) ? EMU_RACE : EMU_TMEM,
+                      "%s, tensor memory column %u, by %s at %s, not ordered", what, column,
+                      name_of(who, name, sizeof name),
+                      loc_text(a->e, a->cta->grid->fn, loc & LOC_MASK, at, sizeof at));
 }
 
 static struct cell *cells_of(struct cta *c) {
     struct cta_check *k = c->check;
     if (!k->tm)
-        k->tm = calloc(4 * TMEM_COLUMNS, sizeof *k->tm);
+        k->tm = calloc(HALVES * TMEM_COLUMNS, sizeof *k->tm);
     if (!k->tm)
         abort();
     k->tm_used = true;
     return k->tm;
 }
 
-static void touch(struct tc_actor *a, struct cta *c, u32 quarters, u32 column, u32 columns,
+/* The 16-lane groups of `where` (see tcgen05.h), a bit each. */
+static u32 halves_of(u32 where) {
+    u32 halves = 0;
+    for (u32 q = 0; q < 4; q++)
+        if (where >> q & 1)
+            halves |= (where & TC_LOWER ? 1u : where & TC_UPPER ? 2u : 3u) << 2 * q;
+    return halves;
+}
+
+/* other: the other 16 lanes of a quarter that is read whole, or x.  Products with M 64 write only
+ * one of the two, and loads of all 32 lanes are in use: what they give to the others is undefined,
+ * and no fault. */
+static void touch_read(struct tc_actor *a, struct cell *x, const struct cell *other, u32 h,
+                       u32 column, u32 layout) {
+    u32 me = a->agent + 1, had = x->w_loc >> LAYOUT;
+    if (!x->w_who && !other->w_who)
+        emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
+                      "read of tensor memory, lanes %u to %u, column %u, that nothing wrote",
+                      16 * h, 16 * h + 15, column);
+    else if (layout && had && layout != had)
+        emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_DESC,
+                      "accumulates on column %u, which a product of another M or CTA group wrote",
+                      column);
+    need(a, x->w_who, x->w_epoch, x->w_loc, column, "read after a write");
+    int slot = x->r_who[0] && x->r_who[0] != me ? 1 : 0;
+    x->r_who[slot] = me;
+    x->r_epoch[slot] = a->epoch;
+    x->r_loc = a->loc;
+}
+
+static void touch_write(struct tc_actor *a, struct cell *x, u32 column, u32 layout) {
+    need(a, x->w_who, x->w_epoch, x->w_loc, column, "write after a write");
+    need(a, x->r_who[0], x->r_epoch[0], x->r_loc, column, "write after a read");
+    need(a, x->r_who[1], x->r_epoch[1], x->r_loc, column, "write after a read");
+    if (a->e->opt.unread && unread(x)) {
+        struct actor b = {.e = a->e, .cta = a->cta, .warp = a->warp, .loc = a->loc};
+        check_unread_tmem(&b, x, column, false);
+    }
+    *x = (struct cell){
+        .w_who = a->agent + 1, .w_epoch = a->epoch, .w_loc = a->loc | layout << LAYOUT};
+}
+
+static void touch(struct tc_actor *a, struct cta *c, u32 where, u32 column, u32 columns,
                   bool write) {
     struct cell *cells = cells_of(c);
-    u32 me = a->agent + 1;
-    for (u32 q = 0; q < 4; q++)
-        for (u32 k = column; quarters >> q & 1 && k < column + columns && k < TMEM_COLUMNS; k++) {
-            struct cell *x = &cells[q * TMEM_COLUMNS + k];
-            if (!write && !x->w_who)
-                emu_report_at(
-                    a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
-                    "read of tensor memory, lanes %u to %u, column %u, that nothing wrote", 32 * q,
-                    32 * q + 31, k);
-            need(a, x->w_who, x->w_epoch, x->w_loc, k,
-                 write ? "write after a write" : "read after a write");
-            if (write) {
-                need(a, x->r_who[0], x->r_epoch[0], x->r_loc, k, "write after a read");
-                need(a, x->r_who[1], x->r_epoch[1], x->r_loc, k, "write after a read");
-                *x = (struct cell){.w_who = me, .w_epoch = a->epoch, .w_loc = a->loc};
-                continue;
-            }
-            int slot = x->r_who[0] && x->r_who[0] != me ? 1 : 0;
-            x->r_who[slot] = me;
-            x->r_epoch[slot] = a->epoch;
-            x->r_loc = a->loc;
+    u32 halves = halves_of(where), layout = where >> TC_LAYOUT;
+    const bool pipe = a->agent % TC_AGENTS == PIPE_AGENT;
+    for (u32 h = 0; h < HALVES; h++)
+        for (u32 k = column; halves >> h & 1 && k < column + columns && k < TMEM_COLUMNS; k++) {
+            struct cell *x = &cells[h * TMEM_COLUMNS + k];
+            const bool whole = halves >> (h ^ 1) & 1;
+            if (write)
+                touch_write(a, x, k, layout);
+            else
+                touch_read(a, x, whole && !pipe ? &cells[(h ^ 1) * TMEM_COLUMNS + k] : x, h, k,
+                           layout);
         }
 }
 
-void check_item_tmem(struct emu *e, struct item *it, struct cta *c, u32 quarters, u32 column,
+void check_item_tmem(struct emu *e, struct item *it, struct cta *c, u32 where, u32 column,
                      u32 columns, bool write) {
     if (!it->check || !c->check)
         return;
@@ -103,13 +138,13 @@ void check_item_tmem(struct emu *e, struct item *it, struct cta *c, u32 quarters
                          .agent = it->check->tc_agent,
                          .epoch = it->check->epoch,
                          .clock = it->clock};
-    touch(&a, c, quarters, column, columns, write);
+    touch(&a, c, where, column, columns, write);
 }
 
 void check_tmem(struct warp *w, const struct insn *i, u32 lane, u32 lanes, u32 column, u32 columns,
                 bool write) {
     struct warp_check *k = w->check;
-    (void)lanes;
+    const u32 part = lanes == 32 ? 0u : lane & 16 ? (u32)TC_UPPER : (u32)TC_LOWER;
     struct tc_actor a = {.e = w->cta->grid->emu,
                          .cta = w->cta,
                          .warp = w->id,
@@ -117,7 +152,7 @@ void check_tmem(struct warp *w, const struct insn *i, u32 lane, u32 lanes, u32 c
                          .agent = k->tc_agent,
                          .epoch = ++k->tc_epoch,
                          .clock = k->clock};
-    touch(&a, w->cta, 1u << (lane / 32 & 3), column, columns, write);
+    touch(&a, w->cta, 1u << (lane / 32 & 3) | part, column, columns, write);
     clk_L(k->clock)[k->tc_agent] = k->tc_epoch;
     if (write)
         k->tc_st = k->tc_epoch;
@@ -163,10 +198,15 @@ void check_tmem_free(struct warp *w, const struct insn *i, u32 column, u32 colum
                          .epoch = k->tc_epoch,
                          .clock = k->clock};
     struct cell *cells = cells_of(w->cta);
-    for (u32 q = 0; q < 4; q++)
+    for (u32 h = 0; h < HALVES; h++)
         for (u32 n = column; n < column + columns; n++) {
-            struct cell *x = &cells[q * TMEM_COLUMNS + n];
+            struct cell *x = &cells[h * TMEM_COLUMNS + n];
             bool fence;
+            if (w->cta->grid->emu->opt.unread && unread(x)) {
+                struct actor b = {
+                    .e = w->cta->grid->emu, .cta = w->cta, .warp = w->id, .loc = i->loc};
+                check_unread_tmem(&b, x, n, true);
+            }
             if (x->w_who && !ordered(&a, x->w_who, x->w_epoch, &fence) && !fence)
                 need(&a, x->w_who, x->w_epoch, x->w_loc, n, "freed after a write");
             for (int s = 0; s < 2; s++)

@@ -159,7 +159,7 @@ struct warp_check {
 struct cta_check {
     struct cell *cell;
     size_t cells_cap;
-    struct cell *tm; /* tensor memory: [quarter][column] */
+    struct cell *tm; /* tensor memory: [16 lanes][column] */
     bool tm_used;
     u32 slot_epoch[AGENTS];
     u32 next_slot, pipe_issued;
@@ -204,6 +204,12 @@ void check_slots(struct function *f);
 
 /* --- shadow.c --- */
 
+/* check_ends.c: an unread cell is about to be written, or its CTA has ended. */
+void check_unread(struct actor *a, struct cta *c, u32 g, bool end);
+void check_unread_tmem(struct actor *a, const struct cell *x, u32 column, bool end);
+static inline bool unread(const struct cell *x) {
+    return x->w_who && !(x->r_who[0] | x->r_who[1]);
+}
 void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write);
 void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write);
 void shadow_init(struct emu *e, u64 addr, u64 bytes);

@@ -75,6 +75,8 @@ static cu_result world_start(void) {
                             .policy = env_policy(),
                             .unchecked = check && !strcmp(check, "off"),
                             .conservative_proxy = env_on("EMU_CONSERVATIVE"),
+                            .unread = env_on("EMU_UNREAD"),
+                            .balance = env_on("EMU_BALANCE"),
                             .late_rejoin = env_on("EMU_LATE_REJOIN"),
                             .perturb = env_on("EMU_PERTURB"),
                             .sms = (uint32_t)env_number("EMU_SMS"),

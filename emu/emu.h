@@ -48,7 +48,9 @@ struct function;
     X(EXIT, "exit", "exit with asynchronous work outstanding")                                     \
     X(DESC, "descriptor", "illegal descriptor, shape or tensor map")                               \
     X(WARP, "warp", "warp-wide instruction executed by part of a warp")                            \
-    X(RESOURCE, "resource", "launch needs more than the part has")
+    X(RESOURCE, "resource", "launch needs more than the part has")                                 \
+    X(BALANCE, "balance", "a phase of an mbarrier is part done at the end (option)")               \
+    X(UNREAD, "unread", "data brought into shared or tensor memory that nothing read (option)")
 
 enum emu_check {
 #define X(n, s, t) EMU_##n,
@@ -99,6 +101,7 @@ struct emu_options {
     bool unchecked;                /* no happens-before, no shadow state */
     bool lenient[EMU_CHECK_COUNT]; /* report nothing for these */
     bool conservative_proxy;       /* want the proxy fence in the writing thread */
+    bool unread, balance;          /* checks of what is no fault by itself, see check_ends.c */
     bool late_rejoin;              /* diverged lanes meet only at .sync instructions */
     bool perturb;                  /* approximate functions vary within their error bound */
     bool coverage;                 /* count executions per instruction */

@@ -232,7 +232,7 @@ struct function {
     struct use *uses;
     u32 nuses;
     u32 *slots, nslots; /* of the checker: register -> its slot; how many */
-    u8 *consts; /* bank 1 */
+    u8 *consts;         /* bank 1 */
     u32 const_bytes;
     u32 reg_bytes; /* bank 0 */
     u32 cta_bytes, warp_bytes;

@@ -460,6 +460,8 @@ void cta_retire(struct emu *e, struct cta *c) {
     if (e->timing)
         time_cluster_end(e, cl);
     for (u32 r = 0; r < cl->n; r++)
+        check_cta_end(cl->cta[r]);
+    for (u32 r = 0; r < cl->n; r++)
         cta_put(e, cl->cta[r]);
     cluster_barrier_free(cl);
     free(cl);

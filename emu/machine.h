@@ -115,7 +115,7 @@ struct mbarrier {
     u32 last_arrive[4]; /* warp id << 24 | ptx line, most recent first */
     u64 waited_phase;   /* highest phase that some wait observed */
     struct clock *clock, *out_clock;
-    u32 last_serial, init_who, init_epoch; /* for the checker */
+    u32 last_serial, init_who, init_epoch, init_loc; /* for the checker */
     bool fence_seen;
     u32 parked;          /* warps whose last wait failed */
     u8 waits[MAX_WARPS]; /* phases waited for one after the other */

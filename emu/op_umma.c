@@ -47,24 +47,38 @@ static void read_view(struct emu *e, struct item *it, struct cta *c, const struc
             check_item_smem(e, it, c, desc_chunk(&v->desc, v->mn_major, r, k), 16, false, true);
 }
 
+/* Lanes of D (and of A in tensor memory), and a number for the layout: see the table in umma.h. */
+static u32 where_of(const struct umma *u, u32 quarters, bool is_d) {
+    const bool ws = u->form.ws, pair = u->form.cta_group == 2;
+    const u32 m = u->shape.m, layout = m == 256         ? 3
+                                       : m == 128       ? pair ? 4 : 1
+                                       : m == 64 && !ws ? 2
+                                       : m == 64        ? 5
+                                                        : 6;
+    const u32 half = layout != 2 ? 0u : u->d >> 16 == 16 ? (u32)TC_UPPER : (u32)TC_LOWER;
+    return quarters | half | (is_d ? layout << TC_LAYOUT : 0);
+}
+
 static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) {
     const struct umma *u = &x->mma;
     const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
     const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u);
+    const u32 where = where_of(u, d.quarters, true);
     for (u32 k = 0; k < u->form.cta_group; k++) {
         if (!u->form.a_tmem)
             read_view(e, it, x->cta[k], &a);
         read_view(e, it, x->cta[k], &b);
         if (t.columns)
-            check_item_tmem(e, it, x->cta[k], t.quarters, t.column, t.columns, false);
+            check_item_tmem(e, it, x->cta[k], where_of(u, t.quarters, false), t.column, t.columns,
+                            false);
         if (sa.columns) {
             check_item_tmem(e, it, x->cta[k], sa.quarters, sa.column, sa.columns, false);
             check_item_tmem(e, it, x->cta[k], sb.quarters, sb.column, sb.columns, false);
         }
         if (u->accumulate)
-            check_item_tmem(e, it, x->cta[k], d.quarters, d.column, d.columns, false);
-        check_item_tmem(e, it, x->cta[k], d.quarters, d.column, d.columns, true);
+            check_item_tmem(e, it, x->cta[k], where, d.column, d.columns, false);
+        check_item_tmem(e, it, x->cta[k], where, d.column, d.columns, true);
     }
 }
 

@@ -32,6 +32,7 @@ static const char usage_text[] =
     "  --seed N  --seeds N  --policy random|bursty|instant|late|starve\n"
     "  --lenient CHECK,...|all    --unchecked    --conservative    --late-rejoin    --perturb\n"
     "  --timing      model time (docs/traces.md): prints the modelled nanoseconds of the launch\n"
+    "  --unread    --balance\n"
     "  --slots N  --window N  --max-steps N\n"
     "  --coverage FILE    --forms FILE    --stats      (- is standard output)\n"
     "\n"
@@ -288,6 +289,8 @@ static bool flag(const char *a) {
                  {"--stats", &o.stats},
                  {"--unchecked", &o.emu.unchecked},
                  {"--conservative", &o.emu.conservative_proxy},
+                 {"--unread", &o.emu.unread},
+                 {"--balance", &o.emu.balance},
                  {"--late-rejoin", &o.emu.late_rejoin},
                  {"--perturb", &o.emu.perturb},
                  {"--timing", &o.emu.timing}};

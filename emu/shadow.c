@@ -131,6 +131,8 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
         if (write) {
             if (x->r_who[0] | x->r_who[1])
                 need_read_order(a, x, "shared", g * 4);
+            else if (a->e->opt.unread && x->w_who && !apart(a, x->w_loc))
+                check_unread(a, c, g, false);
             note_write(a, x);
         } else if (x->r_who[0] == a->who && !x->r_who[1]) {
             x->r_epoch[0] = a->epoch;

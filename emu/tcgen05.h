@@ -21,8 +21,10 @@ const char *umma_in_flight(struct cta *c, struct cta *of, u32 column, u32 column
 
 /* --- Checker hooks (called only where the object has check state) --- */
 
-/* An asynchronous item touches quarters of 32 lanes (bit mask) of these columns. */
-void check_item_tmem(struct emu *e, struct item *it, struct cta *c, u32 quarters, u32 column,
+/* An asynchronous item touches these columns. where: quarters of 32 lanes (bit mask); of each only
+ * the lower or upper 16 lanes; which data path layout a product has. */
+enum { TC_LOWER = 16, TC_UPPER = 32, TC_LAYOUT = 8 };
+void check_item_tmem(struct emu *e, struct item *it, struct cta *c, u32 where, u32 column,
                      u32 columns, bool write);
 /* tcgen05.ld or .st of this warp, issued now; ends at the wait. */
 void check_tmem(struct warp *w, const struct insn *i, u32 lane, u32 lanes, u32 column, u32 columns,

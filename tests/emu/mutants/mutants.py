@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """mutants.py: does the emulator see a broken kernel? One fault at a time in a kernel's PTX, several
-seeds; a mutant is caught when the program that uses it fails (a report, a hang or a wrong number).
+seeds, the scenarios of scenario.c that execute the line.
 
-    mutants.py --ptx build/src/cuda/gqa_decode_sm100_bf16_d128_g8.ptx [--seeds 5] [--jobs N]
-               [--only KIND] [--sample N] [--csv FILE] -- COMMAND...
+    scripts/mutants [--seeds 5] [--jobs N] [--sample N] [--only KIND] [--csv FILE] [KERNEL...]
 
-COMMAND runs the kernel through libcuda-emu.so and fails when anything is wrong. Faults are placed only
-on instructions that COMMAND executes. For each mutant a line says whether a check named it ("reported"),
-only the numbers were wrong ("wrong"), or nothing was seen ("survived", with its PTX line).
+KERNEL: sm100_bf16_d128_g8, helpers_sm100 (run with the decode kernel of its generation), ...; default:
+the list below. A mutant is "reported" when a check or a hang report names it, "wrong" when only the
+numbers are, "survived" when nothing is seen. equivalent.txt lists faults that change nothing that could be
+seen, each with its reason: they are counted apart. The command fails when fewer than --least per cent of the
+others are reported.
 """
 import argparse
 import concurrent.futures
@@ -20,17 +21,19 @@ import subprocess
 import sys
 import tempfile
 
-REG = r"(%\w+|\w+)"
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ.get("BUILD", "build")
+KERNELS = ["sm100_bf16_d128_g8", "sm100_e4m3_d128_g8", "sm90_bf16_d128_g8", "sm80_bf16_d128_g8",
+           "helpers_sm100"]
+# Whole tiles first: there the check of unread operands is on.
+SCENARIOS = ["shares", "output", "partial", "cluster", "atomic", "shares-tails", "output-tails", "cluster-paged",
+             "atomic-paged", "output-paged", "partial-paged"]
 
+
+# --- Faults ---
 
 def drop(line):
     return "// dropped: " + line
-
-
-def replace_first(pattern, make):
-    def edit(line):
-        return re.sub(pattern, make, line, count=1)
-    return edit
 
 
 def wait_passes(line):
@@ -39,16 +42,23 @@ def wait_passes(line):
     return f"{m[1]}{m[2] or ''}setp.eq.u32 {m[3]}, 0, 0;"
 
 
-def operand(index, amount):
+def split_operands(line):
+    head, _, rest = line.strip().rstrip(";").partition(" ")
+    guard = ""
+    if "\t" in head:
+        head, _, rest = line.strip().rstrip(";").partition("\t")
+    if head.startswith("@"):
+        guard, (head, _, rest) = head + " ", re.sub(r"\s+", " ", rest.strip()).partition(" ")
+    return guard, head, [p.strip() for p in re.split(r",(?![^{\[]*[}\]])", rest)]
+
+
+def operand(index, amount, bits=32):
     """Adds amount to the index-th operand through a scratch register."""
     def edit(line):
-        head, _, rest = line.strip().rstrip(";").partition(" ")
-        guard = ""
-        if head.startswith("@"):
-            guard, (head, _, rest) = head + " ", rest.strip().partition(" ")
-        parts = [p.strip() for p in re.split(r",(?![^{\[]*[}\]])", rest)]
+        guard, head, parts = split_operands(line)
         parts[index], old = "emumut", parts[index]
-        return f"{{ .reg .b32 emumut; add.s32 emumut, {old}, {amount}; {guard}{head} {', '.join(parts)}; }}"
+        return (f"{{ .reg .b{bits} emumut; add.s{bits} emumut, {old}, {amount}; "
+                f"{guard}{head} {', '.join(parts)}; }}")
     return edit
 
 
@@ -59,32 +69,53 @@ def address(amount):
     return edit
 
 
-# kind, pattern of the instruction, edit
+def replace_last_number(amount):
+    def edit(line):
+        return re.sub(r",\s*(\d+);", lambda m: f", {int(m[1]) + amount};", line, count=1)
+    return edit
+
+
+def leave(line):
+    guard, _, _ = split_operands(line)
+    return f"{guard}exit; // early exit: {line}"
+
+
+BAR = r"bar(rier)?\.(cta\.)?"
+# kind, pattern of the instruction, edit; "@file" at the end of a pattern: only in code of that file
 KINDS = [
     ("wait dropped", r"mbarrier\.(try|test)_wait", wait_passes),
     ("wait of the other parity", r"mbarrier\.(try|test)_wait\.parity", operand(2, 1)),
     ("arrival dropped", r"mbarrier\.arrive(?!\.expect_tx)\S*\s", drop),
+    ("early exit", r"mbarrier\.arrive(?!\.expect_tx)\S*\s", leave),
     ("expected bytes too many", r"mbarrier\.arrive\.expect_tx", operand(2, 16)),
     ("expected bytes too few", r"mbarrier\.arrive\.expect_tx", operand(2, -16)),
+    ("expectation dropped", r"mbarrier\.arrive\.expect_tx", drop),
     ("barrier count too high", r"mbarrier\.init", operand(1, 1)),
     ("barrier count too low", r"mbarrier\.init", operand(1, -1)),
+    ("barrier not initialised", r"mbarrier\.init", drop),
+    ("ring modulus", r"setp\.(eq|ne)\.[su]32\s+%p\d+,\s*%r\d+,\s*([2-9]|\d\d);@pipe.cuh", replace_last_number(1)),
     ("init fence dropped", r"fence\.mbarrier_init", drop),
     ("proxy fence dropped", r"fence\.proxy\.async", drop),
     ("commit dropped", r"tcgen05\.commit", drop),
     ("tcgen05.fence dropped", r"tcgen05\.fence", drop),
     ("tcgen05.wait dropped", r"tcgen05\.wait", drop),
+    ("alloc of half the columns", r"tcgen05\.alloc", operand(1, -32)),
     ("dealloc dropped", r"tcgen05\.dealloc", drop),
     ("wrong quarter", r"tcgen05\.(ld|st)\.", address(0x200000)),
     ("wrong column", r"tcgen05\.(ld|st)\.", address(8)),
     ("wrong column of D", r"tcgen05\.mma", address(8)),
     ("instruction descriptor M 64", r"tcgen05\.mma", operand(3, -0x4000000)),
     ("instruction descriptor B major", r"tcgen05\.mma", operand(3, 0x10000)),
+    ("operand descriptor address", r"tcgen05\.mma", operand(1, 2, 64)),
+    ("operand descriptor stride", r"tcgen05\.mma", operand(1, 1 << 35, 64)),
+    ("operand descriptor swizzle", r"tcgen05\.mma", operand(1, 1 << 62, 64)),
     ("product dropped", r"tcgen05\.mma", drop),
-    ("bar count", r"bar(rier)?\.(cta\.)?(sync|arrive)\s+\S+,\s*\d+;", replace_first(r",\s*(\d+);", lambda m: f", {int(m[1]) + 32};")),
-    ("bar dropped", r"bar(rier)?\.(cta\.)?(sync|arrive)\s", drop),
+    ("tensor store dropped", r"tcgen05\.st\.", drop),
+    ("bar count", BAR + r"(sync|arrive)(\.aligned)?\s+\S+,\s*\d+;", replace_last_number(32)),
+    ("bar dropped", BAR + r"(sync|arrive)(\.aligned)?\s", drop),
     ("bulk load dropped", r"cp\.async\.bulk(\.tensor)?\S*\.shared::(cta|cluster)\.global", drop),
-    ("wgmma fence dropped", r"wgmma\.fence", drop),
-    ("wgmma wait dropped", r"wgmma\.wait_group", drop),
+    ("remote store dropped", r"st\.async", drop),
+    ("bulk reduction dropped", r"cp\.reduce\.async\.bulk", drop),
     ("cp.async wait dropped", r"cp\.async\.wait_(group|all)", drop),
     ("bulk wait dropped", r"cp\.async\.bulk\.wait_group", drop),
     ("cluster barrier dropped", r"barrier\.cluster\.(arrive|wait)", drop),
@@ -92,17 +123,51 @@ KINDS = [
 ]
 
 
-def sites(lines, dead):
+# --- Where a line comes from ---
+
+def function_names(text):
+    """Label of an .info_string -> a readable name."""
+    names = {}
+    for m in re.finditer(r"^\$L__(info_string\d+):\n((?:\.b8 \d+\n)+)", text, re.M):
+        raw = bytes(int(x) for x in re.findall(r"\d+", re.sub(r"\.b8", "", m[2]))).rstrip(b"\0").decode(errors="replace")
+        n = re.match(r"_Z(?:N\d+)?(\d+)(\w+)", raw)
+        names["$L__" + m[1]] = n[2][:int(n[1])] if n else raw
+    return names
+
+
+class Places:
+    """Of each line of a PTX file: "file:function < file:function ...", innermost first."""
+    def __init__(self, text):
+        self.files = {int(m[1]): os.path.basename(m[2]) for m in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
+        names, callers, self.of = function_names(text), {}, []
+        now = ""
+        for line in text.split("\n"):
+            m = re.match(r"\s*\.loc\s+(\d+) (\d+) (\d+)(?:, function_name (\S+), inlined_at (\d+ \d+ \d+))?", line)
+            if m:
+                where = f"{self.files.get(int(m[1]), '?')}:{names.get((m[4] or '').rstrip(','), 'kernel')}"
+                now = where + (" < " + callers.get(m[5], "?") if m[5] else "")
+                callers[f"{m[1]} {m[2]} {m[3]}"] = now
+            self.of.append(now)
+
+    def at(self, number):
+        return self.of[number - 1]
+
+
+def sites(lines, places, live):
     for number, line in enumerate(lines, 1):
         code = line.split("//")[0].strip()
-        if not code or number in dead:
+        if not code or number not in live:
             continue
         for kind, pattern, edit in KINDS:
-            if re.search(r"(^|[\s;{])" + pattern, code):
+            pattern, _, file = pattern.partition("@")
+            if re.search(r"(^|[\s;{])" + pattern, code) and places.at(number).startswith(file):
                 yield kind, number, edit
 
 
-def run(command, env, seconds):
+# --- Running ---
+
+def run(kernel, scenario, seeds, env, seconds):
+    command = [f"{BUILD}/emu-scenario", "--seeds", seeds, "gqa_decode_" + kernel, scenario]
     try:
         p = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
         return p.returncode, p.stdout.decode(errors="replace")
@@ -110,84 +175,131 @@ def run(command, env, seconds):
         return "timeout", (e.stdout or b"").decode(errors="replace")
 
 
-def executed(command, env, folder, seconds):
-    """Lines of the kernel that do not run, and the output of the clean program."""
+def executed(kernel, scenario, entry, env, folder, seconds, count):
+    """Lines of the module that run; empty when the kernel cannot do the scenario."""
     path = os.path.join(folder, "coverage")
-    code, out = run(command, dict(env, EMU_COVERAGE=path, EMU_NAME="ptx"), seconds)
+    if os.path.exists(path):
+        os.remove(path)
+    code, out = run(kernel, scenario, "1", dict(env, EMU_COVERAGE=path, EMU_NAME="ptx"), seconds)
+    if code == 3:
+        return set()
     if code != 0:
-        sys.exit(f"the program fails without a fault:\n{out[-2000:]}")
+        sys.exit(f"{kernel}, {scenario} fails without a fault:\n{out[-2000:]}")
+    live, dead = set(), set()
     with open(path) as f:
-        return {int(m[1]) for m in re.finditer(r"^ptx:(\d+)(?: \(.*?\))?: not executed", f.read(), re.M)}
+        for line in f:
+            m = re.match(r"ptx:(\d+)(?: \(.*?\))?: not executed", line)
+            if m:
+                dead.add(int(m[1]))
+            elif re.match(r"\w+: \d+ of", line):
+                if line.startswith(entry):
+                    live |= set(range(1, count + 1)) - dead
+                dead = set()
+    return live
 
 
 def judge(job):
-    kind, number, text, args, env, folder = job
-    path = os.path.join(folder, f"mutant-{number}-{abs(hash(kind)) % 10**8}.ptx")
+    kernel, kind, number, text, scenarios, args, env, folder = job
+    path = os.path.join(folder, f"mutant-{number}-{abs(hash((kernel, kind))) % 10**8}.ptx")
     with open(path, "w") as f:
         f.write(text)
     verdict, said = "survived", ""
-    for seed in range(1, args.seeds + 1):
-        code, out = run(args.command, dict(env, EMU_REPLACE=path, EMU_SEED=str(seed)), args.seconds)
+    for scenario in scenarios:
+        code, out = run(kernel, scenario, f"1..{args.seeds}", dict(env, EMU_REPLACE=path), args.seconds)
         report = re.search(r"^emu: .*", out, re.M)
-        if code != 0 and report:
-            verdict, said = "reported", report[0]
-            break
-        if code == "timeout":
-            verdict, said = "hang", "no end"
+        if code == "timeout" or (code != 0 and report):
+            verdict, said = "reported", f"{scenario}: {report[0] if report else 'no end'}"
             break
         if code != 0:
-            verdict, said = "wrong", out.strip().splitlines()[-1] if out.strip() else ""
+            verdict, said = "wrong", f"{scenario}: {out.strip().splitlines()[0] if out.strip() else code}"
     os.remove(path)
-    return kind, number, verdict, seed, said
+    return kernel, kind, number, verdict, said
+
+
+def equivalents():
+    out = []
+    with open(os.path.join(HERE, "equivalent.txt")) as f:
+        for line in f:
+            if line.strip() and not line.startswith("#"):
+                kernel, kind, place, why = [x.strip() for x in line.split("|")]
+                out.append((re.compile(kernel), re.compile(kind), re.compile(place), why))
+    return out
+
+
+class Kernel:
+    def __init__(self, name, args, env, folder):
+        self.name = name
+        module = name if name.startswith("helpers") else "decode_" + name
+        self.run_as = f"{name.split('_')[1]}_bf16_d128_g8" if name.startswith("helpers") else name
+        with open(f"{BUILD}/src/cuda/gqa_{module}.ptx") as f:
+            self.text = f.read()
+        self.lines = self.text.split("\n")
+        self.places = Places(self.text)
+        entry = "gqa_combine" if name.startswith("helpers") else "gqa_decode_" + name
+        self.live = {s: executed(self.run_as, s, entry, env, folder, args.seconds, len(self.lines))
+                     for s in SCENARIOS}
+
+    def jobs(self, args, env, folder):
+        found = [s for s in sites(self.lines, self.places, set().union(*self.live.values())) if args.only in s[0]]
+        if args.sample:
+            choice = random.Random(1)
+            found = [s for kind in dict.fromkeys(f[0] for f in found) for s in
+                     choice.sample([t for t in found if t[0] == kind],
+                                   min(args.sample, sum(t[0] == kind for t in found)))]
+        for kind, n, edit in found:
+            text = "\n".join(self.lines[:n - 1] + [edit(self.lines[n - 1])] + self.lines[n:])
+            yield (self.run_as, kind, n, text, [s for s in SCENARIOS if n in self.live[s]], args, env, folder)
+
+
+# --- What came of it ---
+
+def show(kernel, result, excuses):
+    _, kind, number, verdict, said = result
+    place = kernel.places.at(number)
+    why = next((w for k, d, p, w in excuses if k.fullmatch(kernel.name) and d.fullmatch(kind) and p.search(place)), None)
+    if verdict != "reported" and why:
+        verdict = "equivalent"
+    if verdict != "reported":
+        print(f"{verdict}: {kernel.name}, {kind}, line {number}, {place}: {kernel.lines[number - 1].strip()[:70]} "
+              f"{why or said[:100]}", flush=True)
+    return kernel.name, kind, number, verdict, place, said
+
+
+def summary(rows, least):
+    for kind in dict.fromkeys(r[1] for r in rows):
+        mine = [r[3] for r in rows if r[1] == kind]
+        print(f"  {kind}: " + ", ".join(f"{mine.count(v)} {v}" for v in dict.fromkeys(mine)))
+    count = {v: sum(r[3] == v for r in rows) for v in ("reported", "wrong", "survived", "equivalent")}
+    judged = len(rows) - count["equivalent"]
+    share = 100 * count["reported"] / max(1, judged)
+    print(f"{len(rows)} mutants, {count['equivalent']} of them equivalent; of the other {judged}: {count['reported']} "
+          f"reported ({share:.1f} %), {count['wrong']} only wrong numbers, {count['survived']} survived")
+    return judged > 0 and share >= least
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ptx", required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--only", default="")
-    parser.add_argument("--sample", type=int, default=0, help="at most this many mutants of a kind")
+    parser.add_argument("--only", default="", help="kinds whose name contains this")
+    parser.add_argument("--sample", type=int, default=6, help="at most this many mutants of a kind and kernel; 0: all")
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--least", type=float, default=95, help="per cent that must be caught: reported, or the program's own comparison fails")
+    parser.add_argument("--least", type=float, default=95, help="per cent that must be reported")
     parser.add_argument("--csv")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
+    parser.add_argument("kernels", nargs="*", default=KERNELS)
     args = parser.parse_args()
-    args.command = [c for c in args.command if c != "--"]
-    env = dict(os.environ)
-    with open(args.ptx) as f:
-        lines = f.read().split("\n")
-    with tempfile.TemporaryDirectory() as folder:
-        dead = executed(args.command, env, folder, args.seconds)
-        found = [s for s in sites(lines, dead) if args.only in s[0]]
-        if args.sample:
-            choice = random.Random(1)
-            kinds = {k for k, _, _ in found}
-            found = [s for k in sorted(kinds) for s in
-                     choice.sample([t for t in found if t[0] == k], min(args.sample, sum(t[0] == k for t in found)))]
-        jobs = [(k, n, "\n".join(lines[:n - 1] + [edit(lines[n - 1])] + lines[n:]), args, env, folder)
-                for k, n, edit in found]
-        print(f"{len(jobs)} mutants")
-        results = []
-        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            for r in pool.map(judge, jobs):
-                results.append(r)
-                if r[2] not in ("reported", "hang"):
-                    print(f"{r[2]}: {r[0]}, line {r[1]}: {lines[r[1] - 1].strip()[:90]} {r[4][:120]}", flush=True)
+    env = dict(os.environ, GQA_CUDA_EMU=f"{BUILD}/libcuda-emu.so", EMU_MAX_STEPS="3000000")
+    rows, excuses = [], equivalents()
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for name in args.kernels or KERNELS:
+            kernel = Kernel(name, args, env, folder)
+            jobs = list(kernel.jobs(args, env, folder))
+            print(f"{name}: {len(jobs)} mutants", flush=True)
+            rows += [show(kernel, r, excuses) for r in pool.map(judge, jobs)]
     if args.csv:
         with open(args.csv, "w", newline="") as f:
-            csv.writer(f).writerows([("kind", "line", "verdict", "seed", "said"), *results])
-    named = ("reported", "hang")
-    for kind in dict.fromkeys(r[0] for r in results):
-        mine = [r for r in results if r[0] == kind]
-        print(f"  {kind}: {sum(r[2] in named for r in mine)} reported, {sum(r[2] == 'wrong' for r in mine)} wrong, "
-              f"of {len(mine)}")
-    reported = sum(r[2] in named for r in results)
-    wrong = sum(r[2] == "wrong" for r in results)
-    share = 100 * (reported + wrong) / max(1, len(results))
-    print(f"{len(results)} mutants: {reported} reported, {wrong} only wrong numbers, "
-          f"{len(results) - reported - wrong} survived; {share:.1f} % caught")
-    sys.exit(share < args.least or not results)
+            csv.writer(f).writerows([("kernel", "kind", "line", "verdict", "place", "said"), *rows])
+    sys.exit(not summary(rows, args.least))
 
 
 main()
