@@ -134,24 +134,20 @@ static void cuda_close(struct space *space) {
 }
 
 static gqa_status open_state(struct state *s, int ordinal, struct gqa_error *err) {
-    const struct {
-        int result;
-        const char *what;
-    } steps[] = {
-        {s->cuInit(0), "cuInit"},
-        {s->cuDeviceGet(&s->device, ordinal), "cuDeviceGet"},
-        {s->cuDeviceGetAttribute(&s->sms, ATTRIBUTE_SMS, s->device), "cuDeviceGetAttribute"},
-        {s->cuDevicePrimaryCtxRetain(&s->primary, s->device), "cuDevicePrimaryCtxRetain"},
-        {s->cuCtxSetCurrent(s->primary), "cuCtxSetCurrent"},
-        {s->cuStreamCreate(&s->stream, 1), "cuStreamCreate"},
-        {s->cuEventCreate(&s->begin, 0), "cuEventCreate"},
-        {s->cuEventCreate(&s->end, 0), "cuEventCreate"},
-    };
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        const gqa_status status = check(s, steps[i].result, steps[i].what, err);
-        if (status)
-            return status;
-    }
+    gqa_status status = check(s, s->cuInit(0), "cuInit", err);
+    status = status ? status : check(s, s->cuDeviceGet(&s->device, ordinal), "cuDeviceGet", err);
+    status = status ? status
+                    : check(s, s->cuDeviceGetAttribute(&s->sms, ATTRIBUTE_SMS, s->device),
+                            "cuDeviceGetAttribute", err);
+    status = status ? status
+                    : check(s, s->cuDevicePrimaryCtxRetain(&s->primary, s->device),
+                            "cuDevicePrimaryCtxRetain", err);
+    status = status ? status : check(s, s->cuCtxSetCurrent(s->primary), "cuCtxSetCurrent", err);
+    status = status ? status : check(s, s->cuStreamCreate(&s->stream, 1), "cuStreamCreate", err);
+    status = status ? status : check(s, s->cuEventCreate(&s->begin, 0), "cuEventCreate", err);
+    status = status ? status : check(s, s->cuEventCreate(&s->end, 0), "cuEventCreate", err);
+    if (status)
+        return status;
     /* Without an image for this GPU there is no floor; cuda_stream_step says so. */
     if ((!s->cuModuleLoadData(&s->module, space_stream_image) ||
          !s->cuModuleLoadData(&s->module, space_stream_text)) &&
