@@ -75,6 +75,7 @@ void check_item_smem(struct emu *e, struct item *it, struct cta *c, u32 off, u32
     if (!it->check || !bytes)
         return;
     item_actor(e, it, &a, write);
+    a.atomic = write && it->atomic;
     shadow_smem(&a, c, off, bytes, write);
 }
 void check_item_global(struct emu *e, struct item *it, u64 addr, u64 bytes, bool write) {

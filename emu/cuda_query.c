@@ -434,6 +434,22 @@ CU_API cu_result cuTensorMapEncodeTiled(void *map, unsigned type, unsigned rank,
     fprintf(stderr, "emu: cuTensorMapEncodeTiled: %s\n", why);
     return CUE_ERROR_INVALID_VALUE;
 }
+CU_API cu_result cuTensorMapEncodeIm2col(void *map, unsigned type, unsigned rank, void *address,
+                                         const uint64_t *dims, const uint64_t *strides,
+                                         const int *lower, const int *upper, unsigned channels,
+                                         unsigned pixels, const uint32_t *steps,
+                                         unsigned interleave, unsigned swizzle, unsigned l2,
+                                         unsigned fill) {
+    char why[300];
+    struct tensormap_args a = {
+        type, rank, (uint64_t)(uintptr_t)address, dims, strides, NULL, steps, interleave, swizzle,
+        l2,   fill};
+    const struct tensormap_im2col im = {lower, upper, channels, pixels};
+    if (tensormap_encode_im2col(map, &a, &im, why, sizeof why))
+        return CUE_SUCCESS;
+    fprintf(stderr, "emu: cuTensorMapEncodeIm2col: %s\n", why);
+    return CUE_ERROR_INVALID_VALUE;
+}
 CU_API cu_result cuTensorMapReplaceAddress(void *map, void *address) {
     char why[300];
     return map && tensormap_replace_address(map, (uint64_t)(uintptr_t)address, why, sizeof why)

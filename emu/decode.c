@@ -26,7 +26,9 @@
     " shared::cluster shared::cta global mbarrier::complete_tx::bytes bulk_group "                 \
     "multicast::cluster "                                                                          \
     "L2::cache_hint "
-#define TENSOR " 1d 2d 3d 4d 5d tile tile::gather4 tile::scatter4 cta_group::1 cta_group::2 "
+#define TENSOR                                                                                     \
+    " 1d 2d 3d 4d 5d tile tile::gather4 tile::scatter4 im2col im2col_no_offs cta_group::1 "        \
+    "cta_group::2 "
 
 const struct op_row op_rows[] = {
 #define OP(base, mods, fn, section) {base, mods, section, fn},
@@ -91,7 +93,9 @@ int dec_one_of(struct dec *d, const char *const *list) {
 
 void dec_nops(struct dec *d, u32 lo, u32 hi) {
     if (d->nops < lo || d->nops > hi)
-        dec_fail(d, "%u operands where %u%s%.0u are due", d->nops, lo, lo == hi ? "" : " to ", hi);
+        dec_fail(d,
+                 lo == hi ? "%u operands where %u are due" : "%u operands where %u to %u are due",
+                 d->nops, lo, hi);
 }
 
 void *dec_alloc(struct dec *d, size_t bytes) {

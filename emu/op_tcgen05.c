@@ -270,7 +270,9 @@ static u32 move_address(struct warp *w, const struct insn *i, u32 m, const struc
     int quarter = (int)(w->id % 4);
     const char *why = tmem_refuse(t, a, quarter);
     if (why && !tmem_refuse(t, a, (int)(a >> 21 & 3)) && a >> 16 < TMEM_LANES) {
+        /* shipped kernels give all warps the first quarter's address: each reaches its own */
         emu_report(w, i, EMU_TMEM, "address 0x%08x in warp %u: %s", a, w->id, why);
+        a = (a & ~(3u << 21)) | (u32)quarter << 21;
         why = NULL;
     }
     if (why)

@@ -32,6 +32,9 @@ static const char *const ops[REDUCE_OPS] = {"add", "min", "max", "inc", "dec", "
 uint32_t elem_bytes(enum elem_type t) {
     return types[t].bytes;
 }
+uint32_t elem_bits(enum elem_type t) {
+    return t == ELEM_B6X16_P32 ? 6 : t >= ELEM_B4X16 ? 4 : 8u * types[t].bytes;
+}
 const char *elem_name(enum elem_type t) {
     return types[t].name;
 }

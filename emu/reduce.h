@@ -41,6 +41,7 @@ enum reduce_op {
 };
 
 uint32_t elem_bytes(enum elem_type t); /* 0 for the packed types */
+uint32_t elem_bits(enum elem_type t);  /* in global memory */
 const char *elem_name(enum elem_type t);
 const char *reduce_name(enum reduce_op op);
 

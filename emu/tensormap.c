@@ -15,7 +15,10 @@ struct stored { /* the 128 bytes */
     uint64_t magic, address, stride[4], sum;
     uint32_t dim_less_one[5];
     uint16_t box[5];
-    uint8_t step[5], rank, type, interleave, swizzle, l2, fill, unused[29];
+    uint8_t step[5], rank, type, interleave, swizzle, l2, fill, im2col;
+    int16_t lower[3], upper[3];
+    uint16_t pixels;
+    uint8_t unused[14];
 };
 _Static_assert(sizeof(struct stored) == TENSORMAP_BYTES, "the driver's object has 128 bytes");
 
@@ -87,6 +90,26 @@ static bool check_head(const struct tensormap_args *a, char *why, size_t n) {
     return true;
 }
 
+/* Bytes of shared memory that n elements of a row take. */
+static uint32_t smem_bytes(uint32_t type, uint32_t n) {
+    return type > ELEM_B4X16 ? n : n * elem_bits((enum elem_type)type) / 8;
+}
+
+/* Types padded to 16 bytes (PTX ISA, Restriction on Tensor Copy instructions). */
+static bool check_packed(const struct tensormap_args *a, char *why, size_t n) {
+    const char *name = elem_name((enum elem_type)a->type);
+    if (a->box[0] != 128)
+        return refuse(why, n, "boxDim[0] is %u elements of %s, must be 128", a->box[0], name);
+    if (a->dims[0] % 128)
+        return refuse(why, n,
+                      "globalDim[0] is %" PRIu64 " elements of %s, must be a multiple of 128",
+                      a->dims[0], name);
+    if (a->swizzle != SWIZZLE_NONE && a->swizzle != SWIZZLE_128B &&
+        a->swizzle != SWIZZLE_128B_ATOM_32B && a->swizzle != SWIZZLE_128B_ATOM_64B)
+        return refuse(why, n, "swizzle %u does not exist for %s", a->swizzle, name);
+    return true;
+}
+
 static bool check_box(const struct tensormap_args *a, char *why, size_t n) {
     for (uint32_t i = 0; i < a->rank; i++) {
         if (a->dims[i] < 1 || a->dims[i] > 1ull << 32)
@@ -97,10 +120,12 @@ static bool check_box(const struct tensormap_args *a, char *why, size_t n) {
             return refuse(why, n, "elementStrides[%u] is %u, must be 1 to 8", i,
                           a->element_steps[i]);
     }
-    if (a->type >= ELEM_B4X16)
-        return refuse(why, n, "the packed type %s is not modelled by this emulator",
-                      elem_name((enum elem_type)a->type));
-    const uint32_t inner = a->box[0] * elem_bytes((enum elem_type)a->type);
+    if (a->type > ELEM_B4X16 && !check_packed(a, why, n))
+        return false;
+    if (a->type == ELEM_B4X16 && a->dims[0] % 2)
+        return refuse(why, n, "globalDim[0] is %" PRIu64 " elements of b4x16, must be even",
+                      a->dims[0]);
+    const uint32_t inner = smem_bytes(a->type, a->box[0]);
     if (!a->interleave && inner % 16)
         return refuse(why, n, "boxDim[0] is %u elements of %s: %u bytes, not a multiple of 16",
                       a->box[0], elem_name((enum elem_type)a->type), inner);
@@ -112,16 +137,35 @@ static bool check_box(const struct tensormap_args *a, char *why, size_t n) {
     return true;
 }
 
+/* PTX ISA, im2col mode: corners are signed, of 16, 8 or 5 bits for 1, 2 or 3 dimensions. */
+static bool check_im2col(const struct tensormap_args *a, const struct tensormap_im2col *im,
+                         char *why, size_t n) {
+    if (a->rank < 3)
+        return refuse(why, n, "tensorRank is %u, must be 3 to 5 for im2col", a->rank);
+    if (im->pixels < 1 || im->pixels > 1024)
+        return refuse(why, n, "pixelsPerColumn is %u, must be 1 to 1024", im->pixels);
+    const int limit = a->rank == 3 ? 1 << 15 : a->rank == 4 ? 1 << 7 : 1 << 4;
+    for (uint32_t i = 0; i + 2 < a->rank; i++) {
+        if (im->lower[i] < -limit || im->lower[i] >= limit || im->upper[i] < -limit ||
+            im->upper[i] >= limit)
+            return refuse(why, n, "pixel box corners %d and %d of dimension %u: must be %d to %d",
+                          im->lower[i], im->upper[i], i + 1, -limit, limit - 1);
+        if ((int64_t)a->dims[i + 1] - 1 + im->upper[i] < im->lower[i])
+            return refuse(why, n, "the pixel box %d to %d is empty in dimension %u", im->lower[i],
+                          im->upper[i], i + 1);
+    }
+    return true;
+}
+
 static void seal(struct stored *s) {
     s->sum = sum_of(s);
 }
 
-bool tensormap_encode(void *map, const struct tensormap_args *a, char *why, size_t n) {
-    if (!map || !a->dims || !a->box || !a->element_steps || (a->rank > 1 && !a->strides))
-        return refuse(why, n, "a pointer argument is NULL");
+static bool store_map(void *map, const struct tensormap_args *a, const struct tensormap_im2col *im,
+                      char *why, size_t n) {
     if ((uintptr_t)map % 64)
         return refuse(why, n, "the CUtensorMap lies at %p, not 64-byte aligned", map);
-    if (!check_head(a, why, n) || !check_box(a, why, n))
+    if (!check_head(a, why, n) || !check_box(a, why, n) || (im && !check_im2col(a, im, why, n)))
         return false;
     struct stored s = {.magic = MAGIC,
                        .address = a->address,
@@ -130,7 +174,9 @@ bool tensormap_encode(void *map, const struct tensormap_args *a, char *why, size
                        .interleave = (uint8_t)a->interleave,
                        .swizzle = (uint8_t)a->swizzle,
                        .l2 = (uint8_t)a->l2,
-                       .fill = (uint8_t)a->fill};
+                       .fill = (uint8_t)a->fill,
+                       .im2col = im != NULL,
+                       .pixels = (uint16_t)(im ? im->pixels : 0)};
     for (uint32_t i = 0; i < TENSORMAP_RANK; i++) {
         const bool real = i < a->rank;
         s.dim_less_one[i] = real ? (uint32_t)(a->dims[i] - 1) : 0;
@@ -139,9 +185,29 @@ bool tensormap_encode(void *map, const struct tensormap_args *a, char *why, size
         if (i + 1 < a->rank)
             s.stride[i] = a->strides[i];
     }
+    for (uint32_t i = 0; im && i + 2 < a->rank; i++) {
+        s.lower[i] = (int16_t)im->lower[i];
+        s.upper[i] = (int16_t)im->upper[i];
+    }
     seal(&s);
     memcpy(map, &s, sizeof s);
     return true;
+}
+
+bool tensormap_encode(void *map, const struct tensormap_args *a, char *why, size_t n) {
+    if (!map || !a->dims || !a->box || !a->element_steps || (a->rank > 1 && !a->strides))
+        return refuse(why, n, "a pointer argument is NULL");
+    return store_map(map, a, NULL, why, n);
+}
+
+bool tensormap_encode_im2col(void *map, const struct tensormap_args *a,
+                             const struct tensormap_im2col *im, char *why, size_t n) {
+    if (!map || !a->dims || !im->lower || !im->upper || !a->element_steps || !a->strides)
+        return refuse(why, n, "a pointer argument is NULL");
+    const uint32_t box[TENSORMAP_RANK] = {im->channels, 1, 1, 1, 1};
+    struct tensormap_args with_box = *a;
+    with_box.box = box;
+    return store_map(map, &with_box, im, why, n);
 }
 
 static bool open_map(struct stored *s, const void *map, char *why, size_t n) {
@@ -166,7 +232,13 @@ bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t n)
                             .interleave = s.interleave,
                             .swizzle = s.swizzle,
                             .l2 = s.l2,
-                            .fill = s.fill};
+                            .fill = s.fill,
+                            .im2col = s.im2col,
+                            .pixels = s.pixels};
+    for (uint32_t i = 0; i < 3; i++) {
+        m->lower[i] = s.lower[i];
+        m->upper[i] = s.upper[i];
+    }
     for (uint32_t i = 0; i < TENSORMAP_RANK; i++) {
         m->dim[i] = (uint64_t)s.dim_less_one[i] + 1;
         m->stride[i] = i ? s.stride[i - 1] : elem_bytes(m->type);
@@ -331,6 +403,18 @@ bool tensormap_prepare(struct tensormap_copy *c, uint32_t coords, bool to_global
                       coords, m->rank);
     if (to_global && m->swizzle == SWIZZLE_128B_ATOM_32B_FLIP_8B)
         return refuse(why, n, "swizzle 128B_ATOM_32B_FLIP_8B exists for loads only");
+    if (m->im2col != (c->mode == TENSORMAP_IM2COL))
+        return refuse(why, n,
+                      m->im2col ? "an im2col tensor map needs an instruction with .im2col"
+                                : ".im2col needs an im2col tensor map");
+    if (to_global && m->type == ELEM_B4X16_P64)
+        return refuse(why, n, "type b4x16_p64 exists for loads only");
+    if (m->type > ELEM_B4X16 && c->coord[0] % 128)
+        return refuse(why, n, "coordinate 0 is %d, must be a multiple of 128 for %s", c->coord[0],
+                      elem_name(m->type));
+    if (m->type == ELEM_B4X16 && c->coord[0] % 2)
+        return refuse(why, n, "coordinate 0 is %d: an odd element of b4x16 is inside a byte",
+                      c->coord[0]);
     /* Coordinates of a store must not be negative (PTX ISA, restrictions on tensor copy). */
     for (uint32_t i = 0; to_global && i < coords; i++)
         if (c->coord[i] < 0)
@@ -347,7 +431,10 @@ bool tensormap_prepare(struct tensormap_copy *c, uint32_t coords, bool to_global
     c->count[0] = m->box[0]; /* dimension 0 has no stride without interleave */
     if (four)
         c->rows = 4;
-    c->row_bytes = m->box[0] * (uint32_t)m->stride[0];
+    if (m->im2col)
+        c->rows = m->pixels;
+    c->row_bytes = smem_bytes(m->type, m->box[0]);
+    c->chunk_bytes = m->type == ELEM_B4X16_P64 ? 8 : m->type == ELEM_B6X16_P32 ? 12 : 16;
     const uint32_t span = swizzle_span(m->swizzle);
     c->pitch = span ? span : c->row_bytes;
     c->chunks = c->rows * (c->row_bytes / 16);

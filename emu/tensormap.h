@@ -2,12 +2,15 @@
  *
  * The driver's CUtensorMap is opaque, 128 bytes; here it holds our own encoding with a magic word
  * and a check sum, so that a kernel that hands over something else, or a torn copy, is told so.
- * Tiled mode, rank 1 to 5, and the four-row modes tile::gather4 and tile::scatter4.  Refused with a
- * sentence: im2col, interleaved layouts, the packed 4- and 6-bit types.
+ * Tiled mode, rank 1 to 5, the four-row modes tile::gather4 and tile::scatter4, and im2col. Refused
+ * with a sentence: im2col::w, interleaved layouts, the 96-byte swizzle.
  *
  * A box is a list of rows along dimension 0, slowest dimension last, each cut into chunks of 16
  * bytes.  Memory is moved chunk by chunk or row by row, in any order, so that a caller can complete
  * a copy as slowly and as wildly as it likes.
+ *
+ * A chunk of the packed types holds 16 elements in 8 (b4x16_p64) or 12 bytes (b6x16_p32) of global
+ * memory, or 32 in 16 (b4x16).  In im2col mode a row is the channels of one pixel.
  *
  *   row pitch in shared memory: inner-box bytes, or the swizzle span (32, 64, 128) when swizzled
  *   chunk address: pitch * row + 16 * chunk + base, then XOR of *absolute* shared address bits
@@ -35,12 +38,15 @@ enum tensormap_swizzle {
 struct tensormap {
     uint64_t address;
     uint64_t dim[TENSORMAP_RANK];    /* elements */
-    uint64_t stride[TENSORMAP_RANK]; /* bytes; [0] is the size of an element */
+    uint64_t stride[TENSORMAP_RANK]; /* bytes; [0] is the size of an element, 0 of a packed one */
     uint32_t box[TENSORMAP_RANK];    /* elements to traverse */
     uint32_t step[TENSORMAP_RANK];   /* element strides */
     uint32_t rank;
     enum elem_type type;
     uint32_t interleave, swizzle, l2, fill; /* driver enums; fill 1: NaN */
+    bool im2col;                            /* box[0]: channels, pixels: rows */
+    uint32_t pixels;
+    int32_t lower[3], upper[3]; /* corners of the bounding box: W, H, D */
 };
 
 /* Arguments of cuTensorMapEncodeTiled. */
@@ -54,8 +60,17 @@ struct tensormap_args {
     uint32_t interleave, swizzle, l2, fill;
 };
 
+/* Arguments of cuTensorMapEncodeIm2col that differ: rank - 2 corners, innermost (W) first. */
+struct tensormap_im2col {
+    const int *lower, *upper;
+    uint32_t channels, pixels;
+};
+
 /* Checks every documented rule; false: `why` says which one, with the numbers. */
 bool tensormap_encode(void *map, const struct tensormap_args *a, char *why, size_t why_bytes);
+/* The same for im2col (a->box is not used). */
+bool tensormap_encode_im2col(void *map, const struct tensormap_args *a,
+                             const struct tensormap_im2col *im, char *why, size_t why_bytes);
 /* The map behind 128 bytes that tensormap_encode wrote. */
 bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t why_bytes);
 /* Rewrites an encoded map's address (cuTensorMapReplaceAddress). */
@@ -83,19 +98,25 @@ uint32_t swizzle_address(uint32_t swizzle, uint32_t address);
 
 /* --- Copies --- */
 
-enum tensormap_mode { TENSORMAP_TILE, TENSORMAP_FOUR_ROWS /* gather4, scatter4 */ };
+enum tensormap_mode {
+    TENSORMAP_TILE,
+    TENSORMAP_FOUR_ROWS, /* gather4, scatter4 */
+    TENSORMAP_IM2COL
+};
 
 struct tensormap_copy {
     struct tensormap map;
     enum tensormap_mode mode;
     int32_t coord[TENSORMAP_RANK]; /* innermost first; four rows: column, then four rows */
+    uint32_t offset[3];            /* im2col: W, H, D */
     uint32_t smem;                 /* shared address of the box */
     /* filled by tensormap_prepare */
-    uint32_t count[TENSORMAP_RANK]; /* elements moved along each dimension */
-    uint32_t rows, row_bytes, pitch;
-    uint32_t chunks; /* of all rows */
-    uint32_t bytes;  /* what complete_tx counts: rows * row_bytes */
-    uint32_t span;   /* bytes of shared memory from smem to the end of the last row */
+    uint32_t count[TENSORMAP_RANK];  /* elements moved along each dimension */
+    uint32_t rows, row_bytes, pitch; /* bytes of shared memory */
+    uint32_t chunk_bytes;            /* of global memory in a chunk: 16, 8 or 12 */
+    uint32_t chunks;                 /* of all rows */
+    uint32_t bytes;                  /* what complete_tx counts: rows * row_bytes */
+    uint32_t span; /* bytes of shared memory from smem to the end of the last row */
 };
 
 /* Sets the derived fields; false: `why` names the broken rule (alignment of smem, a negative store
@@ -103,8 +124,8 @@ struct tensormap_copy {
 bool tensormap_prepare(struct tensormap_copy *c, uint32_t coords, bool to_global, char *why,
                        size_t why_bytes);
 
-/* One 16-byte chunk: bytes [from, to) of it lie inside the tensor, at global + from...; the rest is
- * fill (loads) or not written (stores). */
+/* One 16-byte chunk: bytes [from, to) of its chunk_bytes lie inside the tensor, at global +
+ * from...; the rest is fill (loads) or not written (stores). */
 struct tensormap_chunk {
     uint64_t global;
     uint32_t smem; /* absolute, swizzled, 16-byte aligned */
@@ -114,7 +135,8 @@ struct tensormap_chunk {
 
 void tensormap_chunk(const struct tensormap_copy *c, uint32_t index, struct tensormap_chunk *out);
 
-/* In-bounds part of a row: `bytes` at `global`, `skip` bytes into the row; bytes 0: all outside. */
+/* In-bounds part of a row: `bytes` at `global`, `skip` bytes into the row, all of global memory;
+ * bytes 0: all outside. */
 struct tensormap_row {
     uint64_t global;
     uint32_t skip, bytes;

@@ -330,7 +330,18 @@ static void test_refusals(void) {
         {"fill", "oobFill", GOOD, .fill = 2},
         {"fill of ints", "floating type", GOOD, .type = ELEM_U16, .fill = 1},
         {"fill of floats", NULL, GOOD, .fill = 1},
-        {"packed", "not modelled", GOOD, .type = ELEM_B4X16},
+        {"b4x16", NULL, GOOD, .type = ELEM_B4X16, .box0 = 256},
+        {"b4x16 odd", "even", GOOD, .type = ELEM_B4X16, .dim0 = 127},
+        {"b4x16 inner", "multiple of 16", GOOD, .type = ELEM_B4X16, .box0 = 48},
+        {"b4x16_p64", NULL, GOOD, .type = ELEM_B4X16_P64, .box0 = 128},
+        {"b4x16_p64 box", "must be 128", GOOD, .type = ELEM_B4X16_P64},
+        {"b6x16_p32 size", "multiple of 128", GOOD, .type = ELEM_B6X16_P32, .box0 = 128,
+         .dim0 = 192},
+        {"b6x16_p32 swizzle", "swizzle 2", GOOD, .type = ELEM_B6X16_P32, .box0 = 128,
+         .swizzle = SWIZZLE_64B},
+        {"b6x16_p32 stride", "multiple of 32", GOOD, .type = ELEM_B6X16_P32, .box0 = 128,
+         .stride0 = 272},
+        {"b4x16 NaN", "floating type", GOOD, .type = ELEM_B4X16, .fill = 1},
     };
     _Pragma("GCC diagnostic pop");
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {

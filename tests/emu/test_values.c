@@ -7,12 +7,14 @@
  *   > at: a b c      words of out from index `at`; 0x..., decimal, 1.5f or 2.5d (a double, two
  * words) ! text           the module or the launch is refused, or stopped, with this text
  *
- * Declared for it: what test_litmus.c declares.  out is 4096 words of zeros, in[k] is k.  The
+ * Declared for it: what test_litmus.c declares.  out is 4096 words of zeros, in[k] is k, but for a
+ * tensor map at in + 8192 (bytes) of in's first 1024 words: u32, 32 x 32, a box of 8 x 4.  The
  * expected words are written from the PTX ISA's text, not from the emulator's output.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 #include "emu.h"
+#include "tensormap.h"
 #include <glob.h>
 
 enum { WORDS = 4096, TEXT = 1 << 17, MAX_WANT = 1024 };
@@ -44,6 +46,14 @@ static void compare(const struct program *p, const uint32_t *out, int policy) {
               p->name, policy, p->want[k].at, out[p->want[k].at], p->want[k].value);
 }
 
+static void make_map(uint64_t in) {
+    static const uint64_t dims[2] = {32, 32}, strides[1] = {128};
+    static const uint32_t box[2] = {8, 4}, steps[2] = {1, 1};
+    const struct tensormap_args a = {ELEM_U32, 2, in, dims, strides, box, steps, 0, 0, 0, 0};
+    char why[200] = "";
+    CHECK(tensormap_encode((void *)(uintptr_t)(in + 8192), &a, why, sizeof why), "%s", why);
+}
+
 static void run(const struct program *p, enum emu_policy policy) {
     static char text[2 * TEXT + 4096];
     char err[600] = "";
@@ -57,6 +67,7 @@ static void run(const struct program *p, enum emu_policy policy) {
     for (uint32_t k = 0; k < WORDS; k++)
         ((uint32_t *)(uintptr_t)in)[k] = k;
     memset((void *)(uintptr_t)out, 0, 4 * WORDS);
+    make_map(in);
     emu_host_write(e, in, 4 * WORDS);
     emu_host_write(e, out, 4 * WORDS);
     if (m) {
