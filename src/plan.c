@@ -34,17 +34,19 @@ struct family {
     double combine, per_split, shares; /* the second kernel; more of that with equal shares */
 };
 
+#define SM100                                                                                      \
+    10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5, 0.24, 1.1, 0.031, 4.5
+
 static const struct family families[] = {
     [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 5.0, 0.8, 40e3, 0.84, 0.5, 3.4e6, 3.5, 0,
                      2.2, 0.027, 3.9},
     [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.1, 0.63, 65.8e3, 0.82, 0.73, 4.42e6, 3.5,
                      0.24, 1.1, 0.031, 4.5},
-    [KERNEL_sm100] = {"sm100", 10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5,
-                      0.24, 1.1, 0.031, 4.5},
-    [KERNEL_sm100s] = {"sm100s", 10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5,
-                       0.24, 1.1, 0.031, 4.5},
-    [KERNEL_sm100o] = {"sm100o", 10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5,
-                       0.24, 1.1, 0.031, 4.5},
+    [KERNEL_sm100] = {"sm100", SM100},
+    [KERNEL_sm100s] = {"sm100s", SM100},
+    [KERNEL_sm100d] = {"sm100d", SM100},
+    [KERNEL_sm100o] = {"sm100o", SM100},
+    [KERNEL_sm100u] = {"sm100u", SM100},
 };
 
 static const struct plan_part parts[] = {
@@ -451,7 +453,7 @@ static gqa_status search_named(struct search *s, const char *kernel, struct gqa_
 }
 
 static void search_families(struct search *s, const char *family) {
-    for (int arch = 0; arch <= KERNEL_sm100o; arch++) {
+    for (int arch = 0; arch < KERNEL_ARCHS; arch++) {
         char why[192] = "";
         if (family ? strcmp(families[arch].name, family) != 0 : arch > KERNEL_sm100)
             continue;

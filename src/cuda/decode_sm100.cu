@@ -28,42 +28,22 @@
  *   multiply --o.full    (1 commit)-> finish    a part's accumulators are complete
  *   multiply <--o.empty  (4 warps)--- finish    they are in registers
  *   finish   --mail.full (1 + tx)---> finish    of all CTAs of a cluster: statistics; outputs */
-#define GQA_L_STAGES 0
-#define GQA_O_STAGES 2 /* one part's accumulators leave while the next one's fill */
+#define GQA_O_STAGES   2 /* one part's accumulators leave while the next one's fill */
+#define GQA_O_PER_TILE 0
+#define GQA_L_STAGES   0
 
 #include "decode_sm100.cuh"
-#include "decode_sm100_load.cuh"
-#include "decode_sm100_multiply.cuh"
-#include "decode_sm100_softmax.cuh"
-#include "decode_sm100_finish.cuh"
 #include "decode_sm100_cluster.cuh"
+#include "decode_sm100_softmax.cuh"
 
-enum {
-    SOFTMAX_WARP = 4,
-    SOFTMAX_WARPS = 4,
-    M_READERS = 1,
-    MULTIPLY_WARP = 8,
-    LOAD_WARP = 9,
-    WARPS = 10,
-    THREADS = 32 * WARPS,
-};
-static_assert(WARPS == GQA_WARPS_sm100(KV_BYTES, HEAD_DIM, ROWS), "shape.h is behind");
+enum { M_READERS = 1 /* none: maxima do not leave softmax */ };
 
-#include "decode_sm100_frame.cuh"
-
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    GQA_KERNEL_NAME(const __grid_constant__ struct gqa_args args) {
-    extern __shared__ __align__(1024) unsigned char raw[];
-    const struct cta c = start(&args, raw);
-    if (c.warp == LOAD_WARP)
-        load(&c);
-    else if (c.warp == MULTIPLY_WARP)
-        multiply(&c);
-    else if (c.warp >= SOFTMAX_WARP)
-        softmax(&c);
-    else if (args.finish >= GQA_FINISH_ATOMIC)
-        finish_in_cluster(&c);
-    else
-        finish(&c);
-    stop(&c);
+DEV void soften(const struct cta *c) {
+    softmax(c);
 }
+
+DEV void deliver(const struct cta *c) {
+    finish(c);
+}
+
+#include "decode_sm100_ten.cuh"

@@ -49,7 +49,8 @@ enum {
     S_STAGES = 4,
     Q_STAGES = 2,
     O_STAGES = GQA_O_STAGES,
-    L_STAGES = GQA_L_STAGES, /* sums that softmax leaves to correction */
+    O_PER_TILE = GQA_O_PER_TILE, /* O changes hands after each tile, else after each part */
+    L_STAGES = GQA_L_STAGES,     /* sums that softmax leaves to correction; 0: it keeps them */
     STAT_STAGES = 2,
     M_STAGES = 4, /* pipelines whose maxima are exact */
     MAX_CLUSTER = 16,
@@ -237,12 +238,12 @@ struct side {
     float mail_o[(HEAD_DIM + 4 * MAX_CLUSTER) * ROWS]; /* from peers: [peer][element][row] */
     float mail_ml[MAX_CLUSTER][2][ROWS];               /* from peers: reference maximum, sum */
     float maxima[M_STAGES][ROWS];                      /* exact: after each tile, for correction */
-    float tops[P_STAGES][4][ROWS]; /* exact: per warp, while maxima are exchanged */
+    float tops[S_STAGES][4][ROWS]; /* exact: per tile and warp, while maxima are exchanged */
     float max[ROWS];               /* softmax: reference maxima of the part, log2 units */
     float top[4][ROWS];            /* softmax, raising maxima: per warp */
     float rescale[ROWS];           /* ... what sums and accumulators are multiplied by */
     struct query_facts facts[Q_STAGES];
-    struct work parts[2]; /* opt: this part and the next */
+    struct work parts[2]; /* correction: this part and the next */
     struct stats stats[STAT_STAGES];
     int64_t row_at[ROWS];   /* element offset of the row in O, -1: not a row */
     float row_factor[ROWS]; /* what its accumulators are multiplied by */

@@ -237,4 +237,11 @@ DEV void finish_in_cluster(const struct cta *c) {
     cluster_close(c, &c->first, &stat, &o);
 }
 
+DEV void finish(const struct cta *c) {
+    if (c->args->finish >= GQA_FINISH_ATOMIC)
+        finish_in_cluster(c);
+    else
+        finish_parts(c);
+}
+
 #endif

@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Role: softmax with exact running maxima, as in the published pipelines: after each tile the
  * maxima are those of all tokens so far, and correction is told each time. Lane r of every warp
- * holds row r's; the four warps exchange theirs through shared memory and one barrier. */
+ * holds row r's; the four warps exchange theirs through shared memory and one barrier.
+ *
+ *   softmax_exact   one warpgroup; its threads keep the denominators until the part ends
+ *   softmax_mailed  one warpgroup, or two by turns, each with maxima of its own; every tile's
+ *                   weights, as shares of the row sums, go to correction through tensor memory */
 #ifndef GQA_DECODE_SM100_EXACT_CUH
 #define GQA_DECODE_SM100_EXACT_CUH
 
 #include "decode_sm100_softmax.cuh"
 
-/* Lane r: the warp's maximum of row r in this tile. */
-DEV float tile_maximum(const struct cta *c, const float y[ROWS]) {
-    float mine = NEG_LARGE;
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        const float m = redux_sync_max(y[r]);
-        mine = c->lane == r ? m : mine;
-    }
-    return mine;
-}
+enum { BAR_GROUP = 4 /* + group */ };
 
-/* Lane r: row r's maximum over the warpgroup's tile and `old`. `top` alternates between tiles, so
- * that the next tile's exchange does not overtake this one's readers. */
+/* Lane r: row r's maximum over the warpgroup's tile and `old`. `top` differs between neighbouring
+ * tiles, so that the next tile's exchange does not overtake this one's readers. */
 DEV float exchange_maximum(const struct cta *c, float (*top)[ROWS], const float y[ROWS], float old,
                            int barrier) {
     const float mine = tile_maximum(c, y);
@@ -48,50 +43,56 @@ DEV void weights_of(float y[ROWS], float max) {
 }
 
 struct exact_pipes {
-    struct pipe s, q, p, m, stat;
+    struct pipe s, q, p, m;
+    struct pipe stat; /* softmax_exact */
+    struct pipe l;    /* softmax_mailed */
 };
 
-DEV float exact_tile(const struct cta *c, struct softmax *x, const struct exact_pipes *y,
-                     const struct tiles *t, float old) {
-    const struct query_facts *facts = &c->smem->side.facts[y->q.slot];
-    const int token = tile_token(t);
-    float w[ROWS];
-    scores_take(c, x, &y->s, facts, w);
-    if (token < x->full_begin || token + TILE > x->full_end)
-        scores_mask(w, facts, token + threadIdx.x % SOFTMAX_THREADS);
-    const float max = exchange_maximum(c, c->smem->side.tops[y->p.slot], w, old, BAR_TOP);
+DEV struct exact_pipes exact_pipes_of(const struct cta *c) {
+    const struct side *side = &c->smem->side;
+    struct exact_pipes x;
+    x.s = pipe_consumer(side->s_full, side->s_empty, S_STAGES);
+    x.q = pipe_consumer(side->q_full, side->q_empty, Q_STAGES);
+    x.p = pipe_producer(side->p_full, side->p_empty, P_STAGES);
+    x.m = pipe_producer(side->m_full, side->m_empty, M_STAGES);
+    x.stat = pipe_producer(side->stat_full, side->stat_empty, STAT_STAGES);
+    x.l = pipe_producer(side->l_full, side->l_empty, L_STAGES);
+    return x;
+}
+
+/* A tile's weights, published and in `w`; the maxima that they are relative to. */
+DEV float exact_tile(const struct cta *c, const struct softmax *x, const struct exact_pipes *y,
+                     const struct tiles *t, float old, int barrier, float w[ROWS]) {
+    struct side *side = &c->smem->side;
+    tile_scores(c, x, &y->s, &side->facts[y->q.slot], t, w);
+    const float max = exchange_maximum(c, side->tops[y->s.slot], w, old, barrier);
     if (c->warp % 4 == 0)
         maximum_publish(c, &y->m, max);
     weights_of(w, max);
     weights_send(c, &y->p, w);
-    const float factor = ex2_approx_ftz(old - max);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        x->sum[r] = x->sum[r] * __shfl_sync(0xffffffffu, factor, r) + w[r];
     return max;
 }
 
-/* One warpgroup, every tile; sums stay with the threads until the part ends. */
+/* --- Sums stay here --- */
+
 DEV void softmax_exact(const struct cta *c) {
-    const struct side *side = &c->smem->side;
-    struct exact_pipes y;
-    y.s = pipe_consumer(side->s_full, side->s_empty, S_STAGES);
-    y.q = pipe_consumer(side->q_full, side->q_empty, Q_STAGES);
-    y.p = pipe_producer(side->p_full, side->p_empty, P_STAGES);
-    y.m = pipe_producer(side->m_full, side->m_empty, M_STAGES);
-    y.stat = pipe_producer(side->stat_full, side->stat_empty, STAT_STAGES);
+    struct exact_pipes y = exact_pipes_of(c);
     struct softmax x;
     float max = NEG_LARGE;
     struct tiles t = tiles_first(c->args, &c->first);
     while (t.w.live) {
-        const bool last = t.tile == t.w.tiles - 1;
+        const float old = t.tile ? max : NEG_LARGE;
         if (t.tile == 0) {
             pipe_wait(&y.q);
-            softmax_begin(c, &x, &t.w, &side->facts[y.q.slot]);
-            max = NEG_LARGE;
+            softmax_begin(c, &x, &t.w, &c->smem->side.facts[y.q.slot]);
         }
-        max = exact_tile(c, &x, &y, &t, max);
-        if (last) {
+        float w[ROWS];
+        max = exact_tile(c, &x, &y, &t, old, BAR_GROUP, w);
+        const float factor = ex2_approx_ftz(old - max);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            x.sum[r] = x.sum[r] * __shfl_sync(0xffffffffu, factor, r) + w[r];
+        if (t.tile == t.w.tiles - 1) {
             if (c->lane == 0)
                 pipe_release(&y.q);
             stats_put(c, &x, max, &y.stat);
@@ -101,6 +102,57 @@ DEV void softmax_exact(const struct cta *c) {
         pipe_next(&y.s);
         pipe_next(&y.p);
         pipe_next(&y.m);
+        tiles_next(c->args, &t);
+    }
+}
+
+/* --- Sums go to correction --- */
+
+DEV uint32_t sums_tmem(const struct cta *c, int slot, int r) {
+    return c->tmem + (c->warp % 4 << 21) + L_COLUMN + slot * ROWS + r;
+}
+
+/* This thread's weights, as its share of the row sums, to correction. */
+DEV void sums_send(const struct cta *c, const struct pipe *l, const float w[ROWS]) {
+    pipe_acquire(l);
+    tcgen05_fence_after_thread_sync();
+#pragma unroll
+    for (int r = 0; r < ROWS; r += 8)
+        tcgen05_st_32x32b_x8(sums_tmem(c, l->slot, r), w + r);
+    tcgen05_wait_st();
+    tcgen05_fence_before_thread_sync();
+    __syncwarp();
+    if (c->lane == 0)
+        pipe_commit(l);
+}
+
+/* The tiles of the stream whose number is group, group + groups, ... */
+DEV void softmax_mailed(const struct cta *c, int group, int groups) {
+    struct exact_pipes y = exact_pipes_of(c);
+    struct softmax x;
+    float max = NEG_LARGE;
+    struct tiles t = tiles_first(c->args, &c->first);
+    for (int i = 0; t.w.live; i++) {
+        if (t.tile == 0) {
+            pipe_wait(&y.q);
+            softmax_begin(c, &x, &t.w, &c->smem->side.facts[y.q.slot]);
+            max = NEG_LARGE;
+        }
+        if (i % groups == group) {
+            float w[ROWS];
+            max = exact_tile(c, &x, &y, &t, max, BAR_GROUP + group, w);
+            sums_send(c, &y.l, w);
+        }
+        if (t.tile == t.w.tiles - 1) {
+            __syncwarp();
+            if (c->lane == 0)
+                pipe_release(&y.q);
+            pipe_next(&y.q);
+        }
+        pipe_next(&y.s);
+        pipe_next(&y.p);
+        pipe_next(&y.m);
+        pipe_next(&y.l);
         tiles_next(c->args, &t);
     }
 }

@@ -205,7 +205,7 @@ DEV void query_prepare(const struct cta *c, const struct work *w, struct pipe *q
     pipe_next(q);
 }
 
-DEV void finish(const struct cta *c) {
+DEV void finish_parts(const struct cta *c) {
     const struct side *side = &c->smem->side;
     struct pipe q = pipe_producer(side->q_full, side->q_empty, Q_STAGES);
     struct pipe stat = pipe_consumer(side->stat_full, side->stat_empty, STAT_STAGES);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The frame of every Blackwell pipeline: barriers, tensor memory, the cluster, the way in and out.
- * Arrivals per phase are those of the signal maps in the kernel files; barriers that a pipeline
- * does not use are initialised all the same. */
+ * The frame of every Blackwell pipeline: barriers, tensor memory, the cluster, the way in and out,
+ * and the kernel itself, which hands each warp to its role (`roles`, of decode_sm100_ten.cuh or
+ * decode_sm100_sixteen.cuh). Arrivals per phase are those of the signal maps in the kernel files;
+ * barriers that a pipeline does not use are initialised all the same. */
 #ifndef GQA_DECODE_SM100_FRAME_CUH
 #define GQA_DECODE_SM100_FRAME_CUH
 
@@ -76,6 +77,14 @@ DEV void stop(const struct cta *c) {
     tcgen05_fence_after_thread_sync();
     if (c->warp == MULTIPLY_WARP)
         tcgen05_dealloc(c->tmem, TMEM_COLUMNS);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    GQA_KERNEL_NAME(const __grid_constant__ struct gqa_args args) {
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const struct cta c = start(&args, raw);
+    roles(&c);
+    stop(&c);
 }
 
 #endif

@@ -135,13 +135,14 @@ DEV struct multiply_pipes multiply_pipes_of(const struct cta *c) {
     return y;
 }
 
-/* A slot of O takes all tiles of a part; slots alternate between parts. */
-DEV void weigh_for_part(const struct cta *c, struct multiply_pipes *x, const struct tiles *t) {
+/* One tile into O. A slot is acquired, cleared and handed over once per part, or, where correction
+ * sees every tile, once per tile; then it is cleared by the first tile of a part that meets it. */
+DEV void weigh_tile(const struct cta *c, struct multiply_pipes *x, const struct tiles *t) {
     const bool first = t->tile == 0, last = t->tile == t->w.tiles - 1;
-    if (first)
+    if (O_PER_TILE || first)
         pipe_acquire(&x->o);
-    weigh(c, &x->kv, &x->p, x->o.slot, first, t);
-    if (!last)
+    weigh(c, &x->kv, &x->p, x->o.slot, O_PER_TILE ? t->tile < O_STAGES : first, t);
+    if (!O_PER_TILE && !last)
         return;
     if (c->lane == 0)
         tcgen05_commit(pipe_full(&x->o));
@@ -158,34 +159,7 @@ DEV void multiply(const struct cta *c) {
             tiles_next(c->args, &k);
             lead++;
         } else {
-            weigh_for_part(c, &x, &v);
-            tiles_next(c->args, &v);
-            lead--;
-        }
-    }
-}
-
-/* Slots of O alternate between tiles and are handed to correction after each. */
-DEV void weigh_for_tile(const struct cta *c, struct multiply_pipes *x, const struct tiles *t) {
-    pipe_acquire(&x->o);
-    weigh(c, &x->kv, &x->p, x->o.slot, t->tile < O_STAGES, t);
-    if (c->lane == 0)
-        tcgen05_commit(pipe_full(&x->o));
-    __syncwarp();
-    pipe_next(&x->o);
-}
-
-/* multiply() with weigh_for_tile: pipelines in which correction sees every tile. */
-DEV void multiply_each(const struct cta *c) {
-    struct multiply_pipes x = multiply_pipes_of(c);
-    struct tiles k = tiles_first(c->args, &c->first), v = k;
-    for (int lead = 0; v.w.live;) {
-        if (k_is_next(&k, &v, lead)) {
-            score(c, &x.kv, &x.q, &x.s, &k);
-            tiles_next(c->args, &k);
-            lead++;
-        } else {
-            weigh_for_tile(c, &x, &v);
+            weigh_tile(c, &x, &v);
             tiles_next(c->args, &v);
             lead--;
         }

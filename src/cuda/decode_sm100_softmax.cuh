@@ -76,17 +76,32 @@ DEV void scores_mask(float y[ROWS], const struct query_facts *facts, int token) 
         y[r] = token >= facts->begin[r] && token < facts->end[r] ? y[r] : -INFINITY;
 }
 
-/* --- Raising maxima --- */
+/* The thread's scores of a tile, masked. */
+DEV void tile_scores(const struct cta *c, const struct softmax *x, const struct pipe *s,
+                     const struct query_facts *facts, const struct tiles *t, float y[ROWS]) {
+    const int token = tile_token(t);
+    scores_take(c, x, s, facts, y);
+    if (token < x->full_begin || token + TILE > x->full_end)
+        scores_mask(y, facts, token + threadIdx.x % SOFTMAX_THREADS);
+}
 
-/* New reference maxima, and what everything relative to the old ones is multiplied by. */
-DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
-    struct side *side = &c->smem->side;
+/* Lane r: the warp's maximum of row r in this tile. */
+DEV float tile_maximum(const struct cta *c, const float y[ROWS]) {
     float mine = NEG_LARGE;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         const float m = redux_sync_max(y[r]);
         mine = c->lane == r ? m : mine;
     }
+    return mine;
+}
+
+/* --- Raising maxima --- */
+
+/* New reference maxima, and what everything relative to the old ones is multiplied by. */
+DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
+    struct side *side = &c->smem->side;
+    const float mine = tile_maximum(c, y);
     if (c->lane < ROWS)
         side->top[c->warp % 4][c->lane] = mine;
     bar_sync(BAR_TOP, SOFTMAX_THREADS);
@@ -244,11 +259,8 @@ DEV void stats_put(const struct cta *c, struct softmax *x, float max, const stru
 DEV void softmax_tile(const struct cta *c, struct softmax *x, const struct pipe *s,
                       const struct pipe *p, const struct pipe *before, int o_slot,
                       const struct query_facts *facts, const struct tiles *t) {
-    const int token = tile_token(t);
     float y[ROWS];
-    scores_take(c, x, s, facts, y);
-    if (token < x->full_begin || token + TILE > x->full_end)
-        scores_mask(y, facts, token + threadIdx.x % SOFTMAX_THREADS);
+    tile_scores(c, x, s, facts, t, y);
     const bool first = t->tile == 0;
     if (bar_red_or(BAR_VOTE, SOFTMAX_THREADS, first || exceeds(y, c->smem->side.max)))
         raise_maxima(c, x, y, before, o_slot, first);

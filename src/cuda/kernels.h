@@ -14,7 +14,10 @@ enum kernel_arch {
     KERNEL_sm90,   /* decode_sm90.cu */
     KERNEL_sm100,  /* decode_sm100.cu */
     KERNEL_sm100s, /* decode_sm100s.cu: only when asked for by name, as are those below */
+    KERNEL_sm100d, /* decode_sm100d.cu */
     KERNEL_sm100o, /* decode_sm100o.cu */
+    KERNEL_sm100u, /* decode_sm100u.cu */
+    KERNEL_ARCHS
 };
 
 struct kernel_image {

@@ -14,7 +14,7 @@ CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
 
 # Words of a name: gqa decode sm90 bf16 d128 g8.
 cuda_word   = $(word $(2),$(subst _, ,$(1)))
-cuda_number = $(patsubst %o,%,$(patsubst %s,%,$(patsubst sm%,%,$(call cuda_word,$(1),3))))
+cuda_number = $(subst s,,$(subst m,,$(subst d,,$(subst o,,$(subst u,,$(call cuda_word,$(1),3))))))
 # sm_100f: one image for the whole family, B200 (sm_100) and B300 (sm_103).
 cuda_arch   = $(cuda_number)$(if $(filter 80,$(cuda_number)),,$(if $(filter 100,$(cuda_number)),f,a))
 cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu

@@ -27,11 +27,15 @@
 #define GQA_WARPS_sm100(bytes, d, g) 10
 #define GQA_SMEM_sm100(bytes, d, g)  227264
 
-/* decode_sm100s.cu, decode_sm100o.cu. */
-#define GQA_WARPS_sm100s(bytes, d, g) 10
-#define GQA_SMEM_sm100s(bytes, d, g)  227264
+/* The published pipelines: one softmax warpgroup, or two. */
+#define GQA_WARPS_sm100s(bytes, d, g) GQA_WARPS_sm100(bytes, d, g)
+#define GQA_SMEM_sm100s(bytes, d, g)  GQA_SMEM_sm100(bytes, d, g)
+#define GQA_WARPS_sm100d(bytes, d, g) GQA_WARPS_sm100(bytes, d, g)
+#define GQA_SMEM_sm100d(bytes, d, g)  GQA_SMEM_sm100(bytes, d, g)
 #define GQA_WARPS_sm100o(bytes, d, g) 16
-#define GQA_SMEM_sm100o(bytes, d, g)  227264
+#define GQA_SMEM_sm100o(bytes, d, g)  GQA_SMEM_sm100(bytes, d, g)
+#define GQA_WARPS_sm100u(bytes, d, g) GQA_WARPS_sm100o(bytes, d, g)
+#define GQA_SMEM_sm100u(bytes, d, g)  GQA_SMEM_sm100(bytes, d, g)
 
 /* Blackwell's tiles in shared memory: bytes of a row in one swizzled slab; rows of the second
  * product; tokens of K and of V in a stage. Boxes of the tensor maps hold at most so many. */
