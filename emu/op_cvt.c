@@ -97,9 +97,20 @@ static enum num_fmt fmt_of(enum type t) {
     case T_TF32:
         return NUM_TF32;
     case T_E4M3X2:
+    case T_E4M3X4:
         return NUM_E4M3;
     case T_E5M2X2:
+    case T_E5M2X4:
         return NUM_E5M2;
+    case T_E2M3X2:
+    case T_E2M3X4:
+        return NUM_E2M3;
+    case T_E3M2X2:
+    case T_E3M2X4:
+        return NUM_E3M2;
+    case T_E2M1X2:
+    case T_E2M1X4:
+        return NUM_E2M1;
     case T_UE8M0X2:
         return NUM_UE8M0;
     case T_F32:
@@ -107,6 +118,11 @@ static enum num_fmt fmt_of(enum type t) {
     default:
         return NUM_FMTS;
     }
+}
+
+/* Bits that an element takes in its register: six-bit values have a byte. */
+static int place_bits(enum num_fmt f) {
+    return f == NUM_E2M3 || f == NUM_E3M2 ? 8 : f == NUM_E2M1 ? 4 : num_storage_bits(f);
 }
 
 static double load_float(u64 v, enum type t, bool ftz) {
@@ -166,7 +182,9 @@ static int cvt_pack(struct warp *w, const struct insn *i, u32 m) {
     const float *pa = reg_at(w, i->a), *pb = reg_at(w, i->b);
     const u32 *rnd = i->c == REF_NONE ? NULL : reg_at(w, i->c);
     enum num_fmt f = fmt_of(i->sem);
-    int bits = num_storage_bits(f);
+    int bits = place_bits(f);
+    /* .rs: 16 random bits for each; f16 drops 13 bits and uses 13 */
+    const int drop = f == NUM_F16 ? 3 : 0;
     enum num_round r = (enum num_round)i->imm;
     if (f == NUM_BF16 && r == NUM_RN && !i->flags && !rnd) {
         FOR_LANES(l, m) pd[l] = num_f32_bf16(pa[l]) << 16 | num_f32_bf16(pb[l]);
@@ -175,8 +193,8 @@ static int cvt_pack(struct warp *w, const struct insn *i, u32 m) {
     FOR_LANES(l, m) {
         u32 hi, lo;
         if (rnd) {
-            hi = num_from_f64_rs(f, (double)pa[l], rnd[l] & 0xffff0000u, i->flags);
-            lo = num_from_f64_rs(f, (double)pb[l], rnd[l] << 16, i->flags);
+            hi = num_from_f64_rs(f, (double)pa[l], (rnd[l] >> 16 << 16) << drop, i->flags);
+            lo = num_from_f64_rs(f, (double)pb[l], rnd[l] << 16 << drop, i->flags);
         } else {
             hi = num_from_f64(f, (double)pa[l], r, i->flags);
             lo = num_from_f64(f, (double)pb[l], r, i->flags);
@@ -189,12 +207,34 @@ static int cvt_repack(struct warp *w, const struct insn *i, u32 m) {
     u32 *pd = reg_at(w, i->d);
     const u32 *pa = reg_at(w, i->a);
     enum num_fmt fd = fmt_of(i->sem), fs = fmt_of(i->space);
-    int bd = num_storage_bits(fd), bs = num_storage_bits(fs);
+    int bd = place_bits(fd), bs = place_bits(fs);
     u32 mask = (u32)((1ull << bs) - 1);
     FOR_LANES(l, m) {
         double lo = num_to_f64(fs, pa[l] & mask), hi = num_to_f64(fs, pa[l] >> bs & mask);
         enum num_round r = (enum num_round)i->imm;
         pd[l] = num_from_f64(fd, hi, r, i->flags) << bd | num_from_f64(fd, lo, r, i->flags);
+    }
+    return NEXT;
+}
+
+/* cvt.rs to four small values, a of {a, b, e, f} uppermost.  a and b have the upper 16 random bits,
+ * e and f the lower; four-bit results one half of those each. */
+static int cvt_pack4(struct warp *w, const struct insn *i, u32 m) {
+    u32 *pd = reg_at(w, i->d);
+    const u32 *rnd = reg_at(w, i->c);
+    const enum num_fmt f = fmt_of(i->sem);
+    const int bits = place_bits(f);
+    FOR_LANES(l, m) {
+        const u32 half[2] = {rnd[l] & 0xffff0000u, rnd[l] << 16};
+        const u32 byte[4] = {rnd[l] & 0xff000000u, rnd[l] << 16 & 0xff000000u,
+                             rnd[l] << 8 & 0xff000000u, rnd[l] << 24};
+        u32 out = 0;
+        for (u32 k = 0; k < 4; k++) {
+            const double x = (double)((const float *)reg_at(w, i->ops[k]))[l];
+            out = out << bits |
+                  num_from_f64_rs(f, x, f == NUM_E2M1 ? byte[k] : half[k / 2], i->flags);
+        }
+        pd[l] = out;
     }
     return NEXT;
 }
@@ -263,7 +303,8 @@ static void dec_cvt_scalar(struct dec *d, enum type td, enum type ts) {
 }
 
 static bool is_pair(enum type t) {
-    return t == T_F16X2 || t == T_BF16X2 || t == T_E4M3X2 || t == T_E5M2X2 || t == T_UE8M0X2;
+    return t == T_F16X2 || t == T_BF16X2 || t == T_E4M3X2 || t == T_E5M2X2 || t == T_UE8M0X2 ||
+           t == T_E2M1X2 || t == T_E2M3X2 || t == T_E3M2X2;
 }
 
 void dec_cvt(struct dec *d) {
@@ -271,6 +312,18 @@ void dec_cvt(struct dec *d) {
     struct insn *in = d->in;
     if (td == T_NONE || ts == T_NONE)
         dec_fail(d, "two types are due");
+    if (td >= T_E2M1X4 && td <= T_E3M2X4) {
+        if (ts != T_F32 || !dec_has(d, "rs") || !dec_has(d, "satfinite"))
+            dec_fail(d, "this type is made by .rs.satfinite from f32 only");
+        dec_nops(d, 3, 3);
+        in->sem = (u8)td;
+        in->flags = dec_has(d, "relu") ? NUM_RELU : 0u;
+        in->d = dec_dst(d, &d->op[0], td);
+        dec_vec(d, &d->op[1], T_F32, false, dec_refs(d, 4), 4);
+        in->c = dec_src(d, &d->op[2], T_B32);
+        in->fn = cvt_pack4;
+        return;
+    }
     if (!is_pair(td) && !is_pair(ts)) {
         dec_cvt_scalar(d, td, ts);
         return;

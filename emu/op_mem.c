@@ -241,10 +241,11 @@ static int mov_128(struct warp *w, const struct insn *i, u32 m) {
 
 /* Parts of `size` bytes to and from one register of n * size bytes. */
 static int mov_pack(struct warp *w, const struct insn *i, u32 m) {
-    u32 lane = (u32)i->n * i->size, part = i->size < 4 ? 4 : i->size;
+    u32 bytes = (u32)i->n * i->size, part = i->size < 4 ? 4 : i->size;
+    u32 lane = bytes < 4 ? 4 : bytes; /* of a register */
     u8 *d = reg_at(w, i->d);
     FOR_LANES(l, m) {
-        u8 v[16];
+        u8 v[16] = {0};
         for (u32 k = 0; k < i->n; k++)
             memcpy(v + k * i->size, (const u8 *)reg_at(w, i->ops[k]) + l * part, i->size);
         memcpy(d + l * lane, v, lane);
@@ -252,7 +253,8 @@ static int mov_pack(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 static int mov_unpack(struct warp *w, const struct insn *i, u32 m) {
-    u32 lane = (u32)i->n * i->size, part = i->size < 4 ? 4 : i->size;
+    u32 bytes = (u32)i->n * i->size, part = i->size < 4 ? 4 : i->size;
+    u32 lane = bytes < 4 ? 4 : bytes;
     const u8 *a = reg_at(w, i->a);
     FOR_LANES(l, m) {
         u8 v[16];
