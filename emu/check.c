@@ -210,6 +210,7 @@ struct clock *clock_release(struct warp *w) {
     struct warp_check *k = w->check;
     if (k->released && k->released_at == k->insns)
         return k->released;
+    lanes_snapshot(w, k->active);
     clock_drop(k->released);
     k->released = clock_copy(w->cta->grid->emu, k->clock);
     k->released_at = k->insns;
@@ -218,8 +219,12 @@ struct clock *clock_release(struct warp *w) {
 }
 
 void clock_acquire(struct warp *w, const struct clock *c) {
-    if (c)
-        clock_join(w->cta->grid->emu, w->check->clock, c);
+    struct warp_check *k = w->check;
+    if (!c)
+        return;
+    clock_join(w->cta->grid->emu, k->clock, c);
+    if (c->cluster == k->clock->cluster && c->v[k->agent] > k->met)
+        k->met = c->v[k->agent]; /* a lane acquires what another one released */
 }
 
 struct clock *check_release_clock(struct warp *w, u32 sem) {
@@ -243,6 +248,8 @@ void warp_actor(struct warp *w, const struct insn *i, struct actor *a) {
                         .who = k->who,
                         .epoch = clk_g(k->clock)[k->agent],
                         .clock = k->clock,
+                        .lane = NO_LANE,
+                        .self = k,
                         .grid = w->cta->grid->id,
                         .grid_acquired = k->grid_acquired};
 }
@@ -313,7 +320,6 @@ static void strong_access(struct warp *w, const struct insn *i, u64 key, u32 acc
 void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 addr, u32 bytes,
                u32 acc) {
     struct actor a;
-    (void)lane;
     if (acc & ACC_ASYNC)
         return;
     if (sp == SP_GENERIC) {
@@ -328,6 +334,7 @@ void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u6
     if (sp == SP_LOCAL || sp == SP_PARAM || sp == SP_CONST)
         return;
     warp_actor(w, i, &a);
+    a.lane = lane;
     a.atomic = acc & ACC_ATOMIC || (i->sem & 15);
     a.nc = acc & ACC_NC;
     a.same = acc & ACC_SAME;
@@ -376,6 +383,7 @@ void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
         }
         if (sem & SEM_RELEASE) {
             clock_drop(k->fence_release);
+            lanes_snapshot(w, k->active);
             k->fence_release = clock_copy(e, c);
             clock_bump(w);
         }

@@ -31,6 +31,7 @@ void check_item_begin(struct warp *w, struct item *it, bool async) {
     k->epoch = c->slot_epoch[slot];
     k->async = async;
     it->check = k;
+    lanes_snapshot(w, w->check->active);
     it->clock = clock_copy(w->cta->grid->emu, w->check->clock);
     clock_bump(w);
 }
@@ -39,6 +40,7 @@ void check_item_join(struct warp *w, struct item *it) {
         return;
     if (!it->check->meet)
         it->check->meet = clock_copy(w->cta->grid->emu, it->clock);
+    lanes_snapshot(w, w->check->active);
     clock_meet(it->check->meet, w->check->clock);
     clock_join(w->cta->grid->emu, it->clock, w->check->clock);
     clock_bump(w);
@@ -64,6 +66,7 @@ static void item_actor(struct emu *e, struct item *it, struct actor *a, bool wri
                         .clock =
                             it->check->use_meet && it->check->meet ? it->check->meet : it->clock,
                         .async = it->check->async,
+                        .lane = NO_LANE,
                         .grid = it->grid->id,
                         .grid_acquired = !w->check || w->check->grid_acquired};
 }

@@ -121,6 +121,7 @@ static void check_pending(struct warp *w, const struct insn *i, const struct use
 void check_registers(struct warp *w, const struct insn *i, u32 m) {
     struct warp_check *k = w->check;
     k->insns++;
+    k->active = m;
     if (i->uses == REF_NONE)
         return;
     const struct use *first = &w->cta->grid->fn->uses[i->uses];

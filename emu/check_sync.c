@@ -5,12 +5,15 @@
 /* --- bar, barrier.cluster --- */
 
 void check_warp_sync(struct warp *w, u32 m) {
-    (void)w;
     (void)m;
+    if (w->check)
+        lanes_meet(w);
 }
 void check_bar_arrive(struct warp *w, struct named_barrier *b) {
-    if (w->check)
-        clock_add(w->cta->grid->emu, &b->clock, clock_release(w));
+    if (!w->check)
+        return;
+    lanes_meet(w);
+    clock_add(w->cta->grid->emu, &b->clock, clock_release(w));
 }
 void check_bar_release(struct cta *c, struct named_barrier *b) {
     (void)c;
@@ -23,9 +26,11 @@ void check_bar_pass(struct warp *w, struct named_barrier *b) {
         clock_acquire(w, b->out_clock);
 }
 void check_cluster_arrive(struct warp *w, bool release) {
-    if (w->check)
-        clock_add(w->cta->grid->emu, &w->cta->cluster->clock,
-                  check_release_clock(w, release ? SEM_RELEASE : 0));
+    if (!w->check)
+        return;
+    lanes_meet(w);
+    clock_add(w->cta->grid->emu, &w->cta->cluster->clock,
+              check_release_clock(w, release ? SEM_RELEASE : 0));
 }
 void check_cluster_release(struct cluster *cl) {
     clock_drop(cl->out_clock);
@@ -71,7 +76,10 @@ void check_mbar_inval(struct warp *w, const struct insn *i, struct cta *c, struc
     warp_actor(w, i, &a);
     for (u32 g = 0; g < 2; g++) {
         struct cell *x = &c->check->cell[b->addr / 4 + g];
-        *x = (struct cell){.w_who = a.who, .w_epoch = a.epoch, .w_loc = i->loc | 15u << LOC_BYTES};
+        *x = (struct cell){.w_who = a.who,
+                           .w_epoch = a.epoch,
+                           .w_loc = i->loc | 15u << LOC_BYTES,
+                           .w_lane = NO_LANE};
     }
 }
 void check_mbar_use(struct warp *w, const struct insn *i, struct cta *c, struct mbarrier *b) {

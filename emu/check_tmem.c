@@ -233,6 +233,7 @@ void check_item_tensor(struct warp *w, struct item *it, struct cta *owner, bool 
     k->async = true;
     k->tensor = true;
     it->check = k;
+    lanes_snapshot(w, w->check->active);
     it->clock = clock_copy(w->cta->grid->emu, w->check->clock);
     clock_bump(w);
 }

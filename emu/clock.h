@@ -77,7 +77,10 @@ struct cell {
     u32 w_who, w_epoch, w_loc; /* last write; who 0: none */
     u32 r_who[2], r_epoch[2];  /* last two concurrent reads */
     u32 r_loc;
+    u32 r_lanes; /* lanes of r_who[0] that read */
+    u32 w_lane;  /* of w_who, NO_LANE */
 };
+enum { NO_LANE = 32 };
 enum { /* flags in loc */
        LOC_ASYNC = 1u << 31,
        LOC_ATOMIC = 1u << 30,
@@ -129,6 +132,13 @@ struct pending_regs { /* of wgmma */
 };
 enum { PEND_WRITE = 1, PEND_READ = 2, PEND_TC = 4 };
 
+/* A snapshot of a warp's clock at some epoch: which lanes gave it out, and up to which epoch all
+ * lanes had met before. */
+struct snapshot {
+    u32 epoch, lanes, met;
+};
+enum { SNAPSHOTS = 256 };
+
 struct warp_check {
     struct clock *clock;
     struct clock *fence_release; /* at the last releasing fence */
@@ -142,6 +152,9 @@ struct warp_check {
     u32 tc_ld, tc_st;         /* last tensor-memory load and store */
     u32 ld_waited, st_waited; /* accesses made at the last waits */
     u32 tc_epoch, pipe_epoch;
+    u32 active; /* lanes of the instruction at hand */
+    u32 met;    /* epoch at the last meeting of all lanes, see check_lanes.c */
+    struct snapshot log[SNAPSHOTS];
     u64 init_fence_gen, passed_gen; /* barrier.cluster generations */
     bool grid_acquired, cluster_passed;
     struct pending_item *item;
@@ -189,6 +202,8 @@ struct actor {
     bool async, atomic, nc;
     bool same; /* writes the value that is there: no race with the write that put it there */
     u32 bytes; /* of the cell at hand, a bit each */
+    u32 lane;  /* of the warp, or that issued the item */
+    const struct warp_check *self; /* the warp; NULL for items */
     u64 grid;
     bool grid_acquired;
 };
@@ -201,6 +216,18 @@ void clock_acquire(struct warp *w, const struct clock *c); /* what c knows; NULL
 void check_regs_new(struct checker *k);
 /* Numbers the registers of a function, once. */
 void check_slots(struct function *f);
+
+/* --- check_lanes.c --- */
+
+void lanes_meet(struct warp *w);
+void lanes_snapshot(struct warp *w, u32 lanes);
+/* Of `lanes` of warp k, those whose accesses at `epoch` no snapshot up to `known` gave out. */
+u32 lanes_left(const struct warp_check *k, u32 lanes, u32 epoch, u32 known);
+/* Reports when the access in the cell, which is ordered before a's as far as warps go, is not as
+ * far as lanes go. */
+void lanes_check_write(struct actor *a, const struct cell *x, bool write, const char *space,
+                       u64 addr);
+void lanes_check_reads(struct actor *a, const struct cell *x, int k, const char *space, u64 addr);
 
 /* --- shadow.c --- */
 

@@ -49,6 +49,7 @@ struct function;
     X(DESC, "descriptor", "illegal descriptor, shape or tensor map")                               \
     X(WARP, "warp", "warp-wide instruction executed by part of a warp")                            \
     X(RESOURCE, "resource", "launch needs more than the part has")                                 \
+    X(LANES, "lanes", "lanes of one warp without a barrier between them")                          \
     X(BALANCE, "balance", "a phase of an mbarrier is part done at the end (option)")               \
     X(UNREAD, "unread", "data brought into shared or tensor memory that nothing read (option)")
 

@@ -20,15 +20,18 @@ static u32 members(struct warp *w, const struct insn *i, u32 m, ref r, bool same
     u32 here = w->splits[w->cur].mask;
     if (i->guard != REF_NONE)
         here &= pred_at(w, i->guard);
-    if (mask & w->live & ~here)
+    if (same_pc && mask & w->live & ~here) /* others may stand at another bar.warp.sync */
         emu_report(w, i, EMU_WARP, "lanes 0x%08x of the member mask do not execute this",
                    mask & w->live & ~here);
-    check_warp_sync(w, here & mask);
     return here & mask;
 }
 
 static int op_barwarp(struct warp *w, const struct insn *i, u32 m) {
-    return members(w, i, m, i->a, false) ? NEXT : BLOCK;
+    const u32 here = members(w, i, m, i->a, false);
+    if (!here)
+        return BLOCK;
+    check_warp_sync(w, here); /* shfl, vote and the like order no memory */
+    return NEXT;
 }
 void dec_barwarp(struct dec *d) {
     dec_nops(d, 1, 1);

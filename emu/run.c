@@ -271,6 +271,7 @@ static void warp_run(struct emu *e, struct warp *w, u32 quantum) {
             if (checked)
                 check_registers(w, i, m);
             r = i->fn(w, i, m);
+            s = &w->splits[w->cur]; /* splits may have merged */
         }
         if (r == NEXT) {
             if (++s->pc != s->join_pc)

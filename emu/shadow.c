@@ -38,8 +38,10 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
                              bool write) {
     if (apart(a, c->w_loc))
         return;
-    if (c->w_who == a->who && c->w_epoch <= a->epoch && !(a->async && !(c->w_loc & LOC_ASYNC)))
+    if (c->w_who == a->who && c->w_epoch <= a->epoch && !(a->async && !(c->w_loc & LOC_ASYNC))) {
+        lanes_check_write(a, c, write, space, addr);
         return;
+    }
     if (!clock_knows(a->clock, c->w_who, c->w_epoch, false) &&
         !(c->w_who == a->who && c->w_epoch <= a->epoch)) {
         if ((a->atomic && (c->w_loc & LOC_ATOMIC)) || (write && a->same))
@@ -49,6 +51,7 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
                  space, addr, c->w_who, c->w_loc, "written");
         return;
     }
+    lanes_check_write(a, c, write, space, addr);
     if (a->async && !(c->w_loc & LOC_ASYNC) && !clock_knows(a->clock, c->w_who, c->w_epoch, true))
         complain(a, EMU_PROXY,
                  write ? "async-proxy write after a generic write without fence.proxy.async"
@@ -60,9 +63,13 @@ static void need_read_order(struct actor *a, const struct cell *c, const char *s
     if (apart(a, c->r_loc))
         return;
     for (int k = 0; k < 2; k++) {
-        if (!c->r_who[k] || (c->r_who[k] == a->who && c->r_epoch[k] <= a->epoch) ||
-            clock_knows(a->clock, c->r_who[k], c->r_epoch[k], false))
+        if (!c->r_who[k])
             continue;
+        if ((c->r_who[k] == a->who && c->r_epoch[k] <= a->epoch) ||
+            clock_knows(a->clock, c->r_who[k], c->r_epoch[k], false)) {
+            lanes_check_reads(a, c, k, space, addr);
+            continue;
+        }
         if (a->atomic && (c->r_loc & LOC_ATOMIC))
             continue;
         complain(a, EMU_RACE, "write not ordered after a read", space, addr, c->r_who[k], c->r_loc,
@@ -85,7 +92,19 @@ static void note_write(struct actor *a, struct cell *c) {
     c->w_who = a->who;
     c->w_epoch = a->epoch;
     c->w_loc = loc_of(a);
+    c->w_lane = a->lane;
     c->r_who[0] = c->r_who[1] = 0;
+    c->r_lanes = 0;
+}
+/* The newest read of slot 0 is a's. Lanes that read before and were given out since are dropped. */
+static void note_lane(struct actor *a, struct cell *c, bool again) {
+    const u32 lane = a->lane == NO_LANE ? 0 : 1u << a->lane;
+    u32 others = again && a->self ? c->r_lanes : 0;
+    if (others && c->r_epoch[0] <= a->self->met)
+        others = 0;
+    else if (others && c->r_epoch[0] != a->epoch)
+        others = lanes_left(a->self, others, c->r_epoch[0], a->epoch - 1);
+    c->r_lanes = others | lane;
 }
 static void note_read(struct actor *a, struct cell *c) {
     int k = c->r_who[0] == a->who || !c->r_who[0] ||
@@ -95,6 +114,8 @@ static void note_read(struct actor *a, struct cell *c) {
     if (k == 0 && c->r_who[1] &&
         (c->r_who[1] == a->who || clock_knows(a->clock, c->r_who[1], c->r_epoch[1], false)))
         c->r_who[1] = 0;
+    if (k == 0)
+        note_lane(a, c, c->r_who[0] == a->who);
     c->r_who[k] = a->who;
     c->r_epoch[k] = a->epoch;
     c->r_loc = loc_of(a) | (c->r_who[1 - k] ? c->r_loc & 15u << LOC_BYTES : 0);
@@ -125,7 +146,8 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
                 emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
                               "read of shared memory at 0x%x (CTA rank %u) that nothing wrote",
                               g * 4, c->rank);
-        } else if (x->w_who != a->who || x->w_epoch != a->epoch || a->async) {
+        } else if (x->w_who != a->who || x->w_epoch != a->epoch || x->w_lane != a->lane ||
+                   a->async) {
             need_write_order(a, x, "shared", g * 4, write);
         }
         if (write) {
@@ -135,6 +157,7 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
                 check_unread(a, c, g, false);
             note_write(a, x);
         } else if (x->r_who[0] == a->who && !x->r_who[1]) {
+            note_lane(a, x, true);
             x->r_epoch[0] = a->epoch;
             x->r_loc = loc_of(a);
         } else {
@@ -211,7 +234,8 @@ static bool foreign_grid(struct actor *a, const struct cell *x) {
 }
 
 static void global_cell(struct actor *a, struct cell *x, u64 addr, bool write) {
-    if (x->w_who && (x->w_who != a->who || x->w_epoch != a->epoch || a->async)) {
+    if (x->w_who &&
+        (x->w_who != a->who || x->w_epoch != a->epoch || x->w_lane != a->lane || a->async)) {
         if (foreign_grid(a, x)) {
             if (!a->grid_acquired)
                 complain(
@@ -221,10 +245,11 @@ static void global_cell(struct actor *a, struct cell *x, u64 addr, bool write) {
         } else {
             need_write_order(a, x, "global", addr, write);
         }
-        if (a->nc)
+        if (a->nc && x->w_who != a->who)
             complain(a, EMU_PDL, "ld.global.nc of bytes written during the lifetime of the kernel",
                      "global", addr, x->w_who, x->w_loc, "written");
-    } else if (a->nc && x->w_who) {
+    }
+    if (a->nc && x->w_who == a->who) {
         complain(a, EMU_PDL, "ld.global.nc of bytes that this kernel wrote", "global", addr,
                  x->w_who, x->w_loc, "written");
     }

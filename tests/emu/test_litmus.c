@@ -2,11 +2,11 @@
  *
  * tests/emu/litmus/NAME.lit holds programs; each is the body of a kernel k(out, in).
  *
- *   = name [grid=N] [block=N] [cluster=N] [part=sm_X] [pdl]     begins a program
- *   ! TAG check         a fault and the check that must report it within five seeds; "fault" is a
- *                       stop, "hang" a hang
- *   = text #- TAG       the line is left out in fault TAG
- *   text #+ TAG         the line is there only in fault TAG
+ *   = name [grid=N] [block=N] [cluster=N] [part=sm_X] [pdl] [balance] [unread] [same-sm]    begins
+ * a program; balance and unread: options of the emulator; same-sm: a part of one SM ! TAG check a
+ * fault and the check that must report it within five seeds; "fault" is a stop, "hang" a hang =
+ * text #- TAG       the line is left out in fault TAG text #+ TAG         the line is there only in
+ * fault TAG
  *
  * The program without its faults must be clean under every policy and seed.  Declared for it: %out,
  * %in (64-bit), %buf (4096 bytes of shared memory, aligned to 1024), %bar (4 words for mbarriers),
@@ -33,7 +33,7 @@ static const char head[] =
 struct program {
     char name[64], part[16];
     unsigned grid, block, cluster;
-    bool pdl;
+    bool pdl, balance, unread, same_sm;
     char body[TEXT];
     char tag[MAX_FAULTS][24], check[MAX_FAULTS][24];
     int faults;
@@ -60,12 +60,25 @@ static void write_body(const struct program *p, const char *tag, char *to, size_
     snprintf(to + k, n - k, "ret;\n}\n");
 }
 
+/* Ways to run in which the right programs must be clean, too. */
+enum { CONSERVATIVE = 1, LATE_REJOIN = 2, PERTURB = 4 };
+static int modes;
+
 /* Runs it once; the first report or "" comes back. */
 static void run(const struct program *p, const char *text, enum emu_policy policy, uint64_t seed,
                 char *report, size_t n) {
     char err[400] = "";
-    struct emu *e = emu_new(&(struct emu_options){
-        .part = p->part, .seed = seed, .policy = policy, .quiet = true, .max_steps = 2000000});
+    struct emu *e = emu_new(&(struct emu_options){.part = p->part,
+                                                  .seed = seed,
+                                                  .policy = policy,
+                                                  .balance = p->balance,
+                                                  .unread = p->unread,
+                                                  .sms = p->same_sm,
+                                                  .conservative_proxy = modes & CONSERVATIVE,
+                                                  .late_rejoin = modes & LATE_REJOIN,
+                                                  .perturb = modes & PERTURB,
+                                                  .quiet = true,
+                                                  .max_steps = 2000000});
     struct module *m = emu_load(e, text, strlen(text), p->name, err, sizeof err);
     report[0] = 0;
     if (!m) {
@@ -108,6 +121,12 @@ static void check_program(const struct program *p) {
             run(p, text, (enum emu_policy)policy, seed, report, sizeof report);
             CHECK(!report[0], "%s, policy %d, seed %d: %s", p->name, policy, (int)seed, report);
         }
+    for (modes = CONSERVATIVE; modes <= PERTURB; modes *= 2)
+        for (int policy = 0; policy < EMU_POLICIES; policy++) {
+            run(p, text, (enum emu_policy)policy, 99, report, sizeof report);
+            CHECK(!report[0], "%s, policy %d, mode %d: %s", p->name, policy, modes, report);
+        }
+    modes = 0;
     for (int f = 0; f < p->faults; f++) {
         bool found = false;
         write_body(p, p->tag[f], text, sizeof text);
@@ -135,6 +154,9 @@ static void begin(struct program *p, char *line) {
         sscanf(w, "cluster=%u", &p->cluster);
         sscanf(w, "part=%15s", p->part);
         p->pdl |= !strcmp(w, "pdl");
+        p->balance |= !strcmp(w, "balance");
+        p->unread |= !strcmp(w, "unread");
+        p->same_sm |= !strcmp(w, "same-sm");
     }
 }
 
