@@ -3,11 +3,12 @@
  * shapes of the benchmarks. Nothing here is a measurement.
  *
  *   modelled [--device emu:sm_90a] [--ctas 32] [--only "16/2 128"] [--kernel NAME] [--every N]
- *            [--compare bench/results/2026-11-30-h200-sweep.csv] [--floor]
+ *            [--compare bench/results/2026-11-30-h200-peers.csv] [--floor]
  *
  * A step's time is what each further step adds to a graph of steps: (3 steps - 1 step) / 2, each
- * step with K and V of its own. --compare prints the planner's measured time of the same shape (the
- * rows "auto=") beside it, runs the same kernel, and closes with the errors. K and V are zeros.
+ * step with K and V of its own. --compare prints what was measured beside it and closes with the
+ * errors: the planner's choice from a file of bench/peers.py, or every forced way ("cluster splits
+ * 8", "kernel splits 33") from one of bench/sweep, or with --floor its floors. K and V are zeros.
  * --ctas: so many CTAs of a grid are emulated, the rest is extrapolated (emu/timing.h). */
 #include "space_cuda.h"
 
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 3, MAX_SHAPES = 512 };
+enum { STEPS = 3, MAX_SHAPES = 2048 };
 
 static struct {
     const char *device, *ctas, *only, *kernel, *compare;
@@ -29,6 +30,8 @@ struct shape {
     int batch, q_heads, kv_heads, head_dim;
     int64_t kv_len;
     double measured;
+    int splits; /* 0: the planner's choice */
+    enum gqa_reduction reduction;
     char kernel[64];
 };
 
@@ -93,7 +96,12 @@ static bool plan(const struct shape *s, struct gqa_plan_info *info) {
     p.head_dim = s->head_dim;
     p.kv_len = s->kv_len;
     p.q_type = p.kv_type = p.o_type = GQA_BF16;
-    p.kernel = options.kernel;
+    p.kernel = options.kernel ? options.kernel : s->splits ? s->kernel : NULL;
+    if (s->splits) {
+        p.split_mode = GQA_SPLIT_FIXED;
+        p.splits = s->splits;
+        p.reduction = s->reduction;
+    }
     gqa_problem_pack(&p, GQA_HND);
     if (gqa_plan_create(state.device, &p, &state.plan, &err)) {
         printf("%d %d/%d %d %lld: %s\n", s->batch, s->q_heads, s->kv_heads, s->head_dim,
@@ -149,15 +157,32 @@ static void add_matrix(void) {
     for (int d = 64; d <= 128; d += 64)
         for (int i = 0; i < 3; i++)
             for (int64_t n = 1024; n <= 65536; n *= 2)
-                add_shape((struct shape){1, pairs[i][0], pairs[i][1], d, n, 0, ""});
+                add_shape((struct shape){1, pairs[i][0], pairs[i][1], d, n, 0, 0, 0, ""});
     for (int b = 0; b < 6; b++)
         for (int64_t n = 1024; n <= 8192; n *= 8)
-            add_shape((struct shape){batches[b], 64, 8, 128, n, 0, ""});
+            add_shape((struct shape){batches[b], 64, 8, 128, n, 0, 0, 0, ""});
+}
+
+/* A row of a sweep: what is forced, or the floor; false when it is neither. */
+static bool sweep_row(const char *line, struct shape *s) {
+    char way[96], reduction[16];
+    if (sscanf(line, "%*[^,],%63[^,],%95[^,],%lf", s->kernel, way, &s->measured) != 3)
+        return false;
+    if (options.floor)
+        return !strcmp(s->kernel, "floor") && !strcmp(way, "pdl");
+    if (strstr(s->kernel, "sm90_") == NULL || strstr(way, "plain") ||
+        sscanf(way, "%15s splits %d", reduction, &s->splits) != 2)
+        return false;
+    s->reduction = !strcmp(reduction, "cluster")  ? GQA_REDUCE_CLUSTER
+                   : !strcmp(reduction, "kernel") ? GQA_REDUCE_KERNEL
+                                                  : GQA_REDUCE_NONE;
+    return true;
 }
 
 static void add_measured(const char *path) {
     char line[512];
     FILE *f = fopen(path, "r");
+    bool peers = false;
     if (!f) {
         fprintf(stderr, "modelled: %s cannot be read\n", path);
         exit(1);
@@ -165,13 +190,13 @@ static void add_measured(const char *path) {
     while (fgets(line, sizeof line, f)) {
         struct shape s = {0};
         long long n;
-        char way[96];
-        if (sscanf(line, "%d %d/%d %d %lld,%63[^,],%95[^,],%lf", &s.batch, &s.q_heads, &s.kv_heads,
-                   &s.head_dim, &n, s.kernel, way, &s.measured) != 8)
+        peers |= !strncmp(line, "shape,kv_bytes", 14);
+        if (sscanf(line, "%d %d/%d %d %lld,", &s.batch, &s.q_heads, &s.kv_heads, &s.head_dim, &n) !=
+            5)
             continue;
         s.kv_len = n;
-        if (options.floor ? !strcmp(s.kernel, "floor") && !strcmp(way, "pdl")
-                          : !strncmp(way, "auto=", 5) && !strstr(way, "plain"))
+        if (peers ? sscanf(line, "%*[^,],%*[^,],%*[^,],%lf", &s.measured) == 1
+                  : sweep_row(line, &s))
             add_shape(s);
     }
     fclose(f);

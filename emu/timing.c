@@ -205,6 +205,7 @@ static bool charge(struct emu *e, struct warp *w, struct split *s, const struct 
         if (start > wt->last_start)
             wt->last_start = start;
     }
+    t->now = at;
     double done = m ? time_execute(e, w, i, o, m, start) : start;
     results(w, i, done);
     t->now = o->sync ? at : start;

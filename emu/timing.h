@@ -121,8 +121,16 @@ struct time_op {
 u32 time_classify(const struct time_part *p, const struct function *f, struct time_op *ops,
                   u16 *use_id);
 
+/* A pipe that is asked in any order of time: cycles taken of each stretch, from `base` on. */
+enum { TIME_STRETCH = 16, TIME_STRETCHES = 128 };
+struct time_lane {
+    u64 base;
+    float used[TIME_STRETCHES]; /* of stretch s at s % TIME_STRETCHES */
+};
+
 struct time_sm {
-    double slot[4], pipe[4][TIME_PIPES], lsu, link, tma, tensor, dsmem;
+    double slot[4], link, tma, tensor, dsmem;
+    struct time_lane pipe[4][TIME_PIPES], lsu;
     u32 smem, warps, ctas, regs;
 };
 

@@ -4,11 +4,15 @@
  * cost nothing here; 64-bit integers become two instructions, divisions a subroutine.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "timing.h"
+#include "ops.h"
 #include "parse.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { SYNC = 1, FREE = 2, WIDE = 4 /* twice for 64 bits */ };
+
+/* Branches over so few instructions are taken to become predicates. */
+enum { PREDICATED = 32 };
 enum lat { L_ALU, L_FP, L_MUFU, L_CVT, L_SHFL, L_SMEM, L_NONE, L_MMA, L_TMEM, L_MBAR };
 
 /* Longest prefix of the opcode wins. */
@@ -171,8 +175,12 @@ static void classify(const struct time_part *p, const struct insn *i, const char
 
 u32 time_classify(const struct time_part *p, const struct function *f, struct time_op *ops,
                   u16 *use_id) {
-    for (u32 k = 0; k < f->ncode; k++)
-        classify(p, &f->code[k], f->texts[k], &ops[k]);
+    for (u32 k = 0; k < f->ncode; k++) {
+        const struct insn *i = &f->code[k];
+        classify(p, i, f->texts[k], &ops[k]);
+        if (i->fn == op_bra && i->target > k && i->target - k <= PREDICATED)
+            ops[k].sync = false;
+    }
     u32 n = 0, words = f->reg_bytes / 4 + 1;
     u16 *id = calloc(words, sizeof *id);
     if (!id)

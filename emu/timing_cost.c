@@ -16,6 +16,28 @@ static double serve(double *free, double start, double work) {
     return *free;
 }
 
+/* The same of a pipe, for requests that do not come in the order of time. */
+static double serve_lane(struct time_lane *l, double start, double work) {
+    u64 s = (u64)(start / TIME_STRETCH);
+    float left = (float)work;
+    if (s < l->base)
+        s = l->base;
+    for (;; s++) {
+        if (s >= l->base + 2 * TIME_STRETCHES) {
+            memset(l->used, 0, sizeof l->used);
+            l->base = s;
+        }
+        for (; s >= l->base + TIME_STRETCHES; l->base++)
+            l->used[l->base % TIME_STRETCHES] = 0;
+        float *used = &l->used[s % TIME_STRETCHES], room = TIME_STRETCH - *used;
+        float take = room < left ? room : left;
+        *used += take;
+        left -= take;
+        if (left <= 0)
+            return max2(start + work, (double)(s * TIME_STRETCH) + (double)*used);
+    }
+}
+
 /* --- Memory --- */
 
 /* Bytes of [addr, addr + bytes) that L2 lacks; they are there afterwards. */
@@ -122,15 +144,17 @@ static double run_access(struct emu *e, struct warp *w, const struct insn *i,
     struct time_sm *sm = &t->sm[w->cta->sm];
     struct access x = {0};
     examine(e, w, i, o, m, &x);
-    double end = serve(&sm->lsu, start, x.shared ? x.waves : 1);
     if (x.shared) {
+        double end = serve_lane(&sm->lsu, start, x.waves);
         w->cta->grid->time->count[w->id].smem += (u64)x.bytes;
         if (x.remote)
             end = serve(&sm->dsmem, end, x.bytes / t->p->dsmem) + t->p->dsmem_latency;
         return end + (o->latency > 0 ? (double)o->latency : t->p->smem_latency);
     }
-    double latency = memory_latency(t, o->kind == TK_GLOBAL_LD ? x.miss : 0);
-    end = transfer(e, w->cta, end, x.bytes, o->kind == TK_GLOBAL_ATOM ? 0 : x.miss);
+    /* queued when it is issued, though its address may come later: servers see time in order */
+    double latency = memory_latency(t, o->kind == TK_GLOBAL_LD ? x.miss : 0), now = t->now;
+    double end = transfer(e, w->cta, now, x.bytes, o->kind == TK_GLOBAL_ATOM ? 0 : x.miss);
+    end += start > now ? start - now : 0;
     if (o->kind == TK_GLOBAL_ST)
         return start;
     return end + latency;
@@ -139,8 +163,8 @@ static double run_access(struct emu *e, struct warp *w, const struct insn *i,
 static double run_tmem(struct emu *e, struct warp *w, const struct time_op *o, double start) {
     struct timing *t = e->timing;
     struct time_count *c = &w->cta->grid->time->count[w->id];
-    double *pipe = &t->sm[w->cta->sm].pipe[w->id & 3][TP_NONE];
-    double end = serve(pipe, start, o->bytes) + t->p->tmem_latency;
+    struct time_lane *pipe = &t->sm[w->cta->sm].pipe[w->id & 3][TP_NONE];
+    double end = serve_lane(pipe, start, o->bytes) + t->p->tmem_latency;
     *(o->kind == TK_TMEM_LD ? &c->tmem_ld : &c->tmem_st) += o->bytes * 4u * LANES;
     w->time->tmem = max2(w->time->tmem, end);
     return o->kind == TK_TMEM_LD ? end : start;
@@ -167,7 +191,7 @@ double time_execute(struct emu *e, struct warp *w, const struct insn *i, const s
         return run_access(e, w, i, o, m, start);
     case TK_MATRIX_LD:
         c->smem += i->n * 128u;
-        return serve(&sm->lsu, start, i->n) + t->p->smem_latency;
+        return serve_lane(&sm->lsu, start, i->n) + t->p->smem_latency;
     case TK_TMEM_LD:
     case TK_TMEM_ST:
         return run_tmem(e, w, o, start);
@@ -181,6 +205,7 @@ double time_execute(struct emu *e, struct warp *w, const struct insn *i, const s
         break;
     case TK_WAIT:
         c->mbar_wait++;
+        w->splits[w->cur].t = max2(w->splits[w->cur].t, start + (double)o->latency);
         break;
     case TK_BAR:
         c->bars++;
@@ -191,8 +216,8 @@ double time_execute(struct emu *e, struct warp *w, const struct insn *i, const s
     c->mufu += o->pipe == TP_MUFU;
     if (o->pipe == TP_MMA)
         c->mmas++, c->mma_busy += (double)o->busy;
-    double *pipe = o->pipe == TP_SM_LSU ? &sm->lsu : &sm->pipe[w->id & 3][o->pipe];
-    double end = o->pipe == TP_NONE ? start : serve(pipe, start, (double)o->busy);
+    struct time_lane *pipe = o->pipe == TP_SM_LSU ? &sm->lsu : &sm->pipe[w->id & 3][o->pipe];
+    double end = o->pipe == TP_NONE ? start : serve_lane(pipe, start, (double)o->busy);
     return max2(start, end - (double)o->busy) + (double)o->latency;
 }
 
