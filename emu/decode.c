@@ -283,6 +283,8 @@ void dec_keep_use(struct dec *d, ref r, u32 lane_bytes, bool write) {
 }
 
 ref dec_any(struct dec *d, struct opnd *o, bool write, u32 *lane_bytes) {
+    if (o->part)
+        dec_fail(d, "part .%s of a register: not in this instruction", o->part);
     if (o->kind != OP_REG || !o->lane_bytes)
         dec_fail(d, "a register is due here");
     *lane_bytes = o->lane_bytes;
@@ -297,6 +299,8 @@ ref dec_dst(struct dec *d, struct opnd *o, enum type t) {
         return REF(BANK_REG, 0) | REF_SINK;
     if (o->kind != OP_REG)
         dec_fail(d, "the destination must be a register");
+    if (o->part)
+        dec_fail(d, "part .%s of a register: not in this instruction", o->part);
     if (o->lane_bytes != lane_bytes_of(t))
         dec_fail(d, "a .%s register cannot take a .%s result", type_name(o->rtype), type_name(t));
     dec_keep_use(d, o->r, o->lane_bytes, true);
@@ -347,6 +351,8 @@ ref dec_src(struct dec *d, struct opnd *o, enum type t) {
                      type_name(t));
         if (o->negated)
             dec_fail(d, "a negated register is not supported here");
+        if (o->part)
+            dec_fail(d, "part .%s of a register: not in this instruction", o->part);
         dec_keep_use(d, o->r, lane, false);
         return o->r;
     case OP_INT: {
@@ -377,7 +383,7 @@ ref dec_pred(struct dec *d, struct opnd *o, bool write) {
         return REF(BANK_REG, SCRATCH_PRED) | REF_SINK;
     if (!write && o->kind == OP_INT)
         return dec_pred_const(d, o->integer != 0);
-    if (o->kind != OP_REG || o->lane_bytes || (write && o->negated)) {
+    if (o->kind != OP_REG || o->lane_bytes || o->part || (write && o->negated)) {
         if (o->name && o->kind == OP_LABEL)
             dec_fail(d, "'%s' is not declared", o->name);
         dec_fail(d, "a predicate is due here");

@@ -140,6 +140,17 @@ static void lex_string(struct lexer *x) {
         x->error = "a string without end";
 }
 
+/* `.b0`, `.h10`, `.b7654` after a register: bytes or half-words of it. */
+static void lex_part(struct lexer *x) {
+    const char *p = x->p;
+    if (x->end - p < 3 || *p != '.' || (p[1] != 'b' && p[1] != 'h'))
+        return;
+    for (p += 2; p < x->end && isdigit((unsigned char)*p); p++)
+        ;
+    if (p > x->p + 2 && (p == x->end || !is_ident(*p)))
+        x->p = p;
+}
+
 void lex_next(struct lexer *x) {
     skip_blank(x);
     x->start = x->p;
@@ -160,6 +171,8 @@ void lex_next(struct lexer *x) {
         if (c == '%' && x->p + 1 < x->end && *x->p == '.' && strchr("xyzwrgba", x->p[1]) &&
             (x->p + 2 >= x->end || !is_ident(x->p[2])))
             x->p += 2;
+        else if (c == '%')
+            lex_part(x);
         x->len = (u32)(x->p - x->start);
     } else if (c == '.' && x->p + 1 < x->end && is_start(x->p[1])) {
         x->kind = TK_DIRECTIVE;

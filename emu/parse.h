@@ -69,6 +69,7 @@ struct opnd {
     struct opnd *sub; /* OP_VEC elements, OP_MEM parts */
     u32 nsub;
     struct opnd *pair; /* d|p */
+    const char *part;  /* %r.b0: the name after the dot */
 };
 
 struct dec {

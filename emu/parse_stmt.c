@@ -66,10 +66,31 @@ static void reg_operand(struct parser *p, struct opnd *o, struct sym *s, const c
     o->r = REF(BANK_REG, s->reg + k * each);
 }
 
+static void part_operand(struct parser *p, struct opnd *o, const char *name) {
+    static const char letters[] = "xyzwrgba";
+    const char *k = strlen(name) == 1 ? strchr(letters, *name) : NULL;
+    if (o->kind != OP_VEC) {
+        o->part = name;
+        return;
+    }
+    const u32 at = k ? (u32)(k - letters) % 4 : 4;
+    if (at >= o->nsub)
+        parse_fail(p, "a vector of %u has no element .%s", o->nsub, name);
+    *o = o->sub[at];
+}
+
 static void name_operand(struct parser *p, struct opnd *o) {
     const char *start = p->x.start;
     size_t len = p->x.len;
     struct sym *s = parse_lookup(p, start, len);
+    const char *dot = s ? NULL : memchr(start, '.', len);
+    if (dot) /* part of a register: %r.b0, or %v.x of a vector */
+        s = parse_lookup(p, start, (size_t)(dot - start));
+    /* %tid.x is a special register also where %tid is declared */
+    if (s && dot &&
+        ((s->kind != SYM_REG && s->kind != SYM_REGS) ||
+         (s->vec < 2 && len == (size_t)(dot - start) + 2)))
+        s = NULL;
     if (len == 1 && *start == '_' && !s) {
         o->kind = OP_SINK;
         tok_next(p);
@@ -82,7 +103,9 @@ static void name_operand(struct parser *p, struct opnd *o) {
         return;
     }
     if (s->kind == SYM_REG || s->kind == SYM_REGS) {
-        reg_operand(p, o, s, start, len);
+        reg_operand(p, o, s, start, dot ? (size_t)(dot - start) : len);
+        if (dot)
+            part_operand(p, o, arena_str(p->mem, dot + 1, (size_t)(start + len - dot - 1)));
     } else if (s->kind == SYM_LABEL) {
         o->kind = OP_LABEL;
     } else {
