@@ -395,6 +395,10 @@ struct gqa_tensors {
                                        may be NULL where kv_lens is given, which then decides */
     const float *k_scale, *v_scale; /* as p.k_scales, p.v_scales say */
     const float *sinks;             /* [q_heads], logit units, if has_sinks */
+    void *trace;                    /* NULL, or where a kernel that records (its name ends in
+                                       _trace) leaves events for gqa_trace_read: aligned to
+                                       2048 and zeroed by the caller before each step */
+    size_t trace_bytes;             /* of it; a Blackwell kernel fills some 700 per tile of 128 */
 };
 
 static inline struct gqa_tensors gqa_tensors_init(void) {
@@ -432,6 +436,56 @@ GQA_API gqa_status gqa_decode_slice(const gqa_plan *plan, const struct gqa_tenso
 GQA_API gqa_status gqa_decode_finish(const gqa_plan *plan, const struct gqa_tensors *tensors,
                                      void *workspace, size_t workspace_bytes, int slices,
                                      struct gqa_error *err);
+
+/* --- Tracing (src/trace.c) ------------------------------------------------------------------ */
+
+/* What kind of thing a warp does in a range. */
+enum gqa_trace_kind {
+    GQA_TRACE_OTHER = 0, /* bookkeeping between ranges */
+    GQA_TRACE_SETUP,
+    GQA_TRACE_WAIT, /* for a barrier, a copy, another kernel */
+    GQA_TRACE_LOAD,
+    GQA_TRACE_MULTIPLY,
+    GQA_TRACE_SOFTMAX,
+    GQA_TRACE_PUBLISH, /* results are handed to another role */
+    GQA_TRACE_RESCALE,
+    GQA_TRACE_STORE,
+    GQA_TRACE_COMBINE, /* partials of splits are merged */
+};
+
+/* A warp was in the range `name` from begin to end, ns since the trace's first event. The strings
+ * are constants. On hardware SMs are aligned by their %globaltimer, which may move in steps. */
+struct gqa_trace_span {
+    const char *name;
+    const char *says;  /* one line: what the range is */
+    const char *after; /* WAIT: the ranges, separated by spaces, an end of which it waits for */
+    const char *kernel, *role;
+    enum gqa_trace_kind kind;
+    int cta, sm, warp;
+    int tile; /* of the CTA's part; or a step */
+    double begin, end;
+};
+
+struct gqa_trace_info {
+    size_t size;
+    size_t spans;     /* in the buffer, whatever the capacity was */
+    size_t lost;      /* events for which the buffer was too small */
+    double clock_ghz; /* of the SMs, by the two clocks; 0: too short to say */
+};
+
+static inline struct gqa_trace_info gqa_trace_info_init(void) {
+    struct gqa_trace_info x = GQA_ZERO;
+    x.size = sizeof x;
+    return x;
+}
+
+/* Turn a trace buffer, copied to the host, into spans: warp by warp, in each by time.
+ * Shapes: spans [capacity]; the first min(capacity, info->spans) are written. Call with capacity 0
+ *         to learn how many there are.
+ * Fails:  GQA_ERR_ARGUMENT, also for bytes that no kernel wrote. Threads: pure. */
+GQA_API gqa_status gqa_trace_read(const void *trace, size_t bytes, struct gqa_trace_span *spans,
+                                  size_t capacity, struct gqa_trace_info *info,
+                                  struct gqa_error *err);
 
 /* --- Merging (src/api.c) -------------------------------------------------------------------- */
 

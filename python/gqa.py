@@ -97,7 +97,8 @@ class Tensors(_Sized):
 
     _fields_ = [("size", c_size_t)] + [(n, c_void_p) for n in (
         "q", "k", "v", "o", "lse", "kv_lens", "cu_seqlens_q", "batch_index", "block_table",
-        "page_indptr", "page_indices", "last_page_len", "k_scale", "v_scale", "sinks")]
+        "page_indptr", "page_indices", "last_page_len", "k_scale", "v_scale", "sinks", "trace")
+    ] + [("trace_bytes", c_size_t)]
 
 
 class Merge(_Sized):

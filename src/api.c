@@ -172,6 +172,10 @@ static gqa_status check_decode(const gqa_plan *plan, const struct gqa_tensors *t
         return fail(err, GQA_ERR_ARGUMENT, "plan is NULL");
     if (plan->device->plan_only)
         return fail(err, GQA_ERR_DEVICE, "%s is for planning only", plan->device->name);
+    if (t && t->size == sizeof *t && t->trace && !plan->records)
+        return fail(err, GQA_ERR_UNSUPPORTED,
+                    "%s does not record: tensors.trace needs a kernel whose name ends in _trace",
+                    plan->info.kernel);
     return tensors_check(&plan->problem, t, workspace, workspace_bytes, plan->info.workspace_bytes,
                          err);
 }

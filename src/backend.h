@@ -21,6 +21,7 @@ struct gqa_plan {
     gqa_device *device;
     struct gqa_problem problem;
     struct gqa_plan_info info;
+    bool records; /* the kernel writes to tensors.trace */
     struct {
         int kernel;          /* row of the backend's kernel table */
         int splits;          /* grid's split dimension; 1 = no merge */

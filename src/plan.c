@@ -394,7 +394,7 @@ static int family_row(const struct search *s, enum kernel_arch arch, char *why, 
     for (int i = 0; i < kernel_row_count; i++) {
         const struct kernel_row *a = &kernel_rows[i];
         const struct kernel_row *b = best >= 0 ? &kernel_rows[best] : NULL;
-        if (a->arch != arch || !row_fits(a, s->p, why, size))
+        if (a->arch != arch || a->records || !row_fits(a, s->p, why, size))
             continue;
         const bool narrower = !b || a->head_dim < b->head_dim;
         const bool same = b && a->head_dim == b->head_dim;
@@ -532,6 +532,7 @@ static void fill(const struct search *s, gqa_plan *plan) {
     const struct family *f = &families[row->arch];
     int64_t *n = plan->choice.numbers;
     plan->choice.kernel = c->row;
+    plan->records = row->records;
     plan->choice.splits = c->splits;
     plan->choice.tokens = c->split_grains * GQA_GRAIN;
     n[PLAN_SCHEDULE] = c->schedule;

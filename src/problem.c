@@ -449,6 +449,12 @@ gqa_status tensors_check(const struct gqa_problem *p, const struct gqa_tensors *
          .bytes = (int64_t)workspace_needed,
          .is_output = true,
          .is_packed = true},
+        {.name = "trace",
+         .data = t->trace,
+         .align = GQA_TRACE_ALIGN,
+         .bytes = (int64_t)t->trace_bytes,
+         .is_output = true,
+         .is_packed = true},
     };
     const int n = sizeof b / sizeof *b;
     b[1].bytes = p->paging != GQA_CONTIGUOUS && !p->num_pages ? -1 : b[1].bytes;

@@ -15,6 +15,7 @@ enum {
     GQA_MAX_SPLITS = 4096,
     GQA_MAX_SLICES = 1024,
     GQA_WORKSPACE_ALIGN = 256,
+    GQA_TRACE_ALIGN = 2048,
 };
 
 /* Check `p` and write its normal form to *normal: head_dim_v, scale, kv_batch, table_stride,

@@ -9,4 +9,11 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/internal.a
 
 TESTS += tests/test_header tests/test_neon tests/test_avx512
 
+# The PTX of kernels that do not record reads no clock.
+$(BUILD)/tests/test_untraced: tests/test_untraced $(CUDA_IMAGES)
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec tests/test_untraced $(CUDA)\n' >$@
+	@chmod +x $@
+TESTS += $(BUILD)/tests/test_untraced
+
 .SECONDARY: $(TESTS:%=%.o)

@@ -76,7 +76,8 @@ static void run_case(struct verify_case *v, struct verify_target *target) {
     for (int i = 0; i < info.kernels; i++) {
         struct gqa_kernel_info kernel = gqa_kernel_info_init();
         gqa_device_kernel(target->device, i, &kernel, NULL);
-        if (!kernel.available || !strstr(kernel.name, options.kernel))
+        const bool records = strstr(kernel.name, "_trace") && !strstr(options.kernel, "trace");
+        if (!kernel.available || records || !strstr(kernel.name, options.kernel))
             continue;
         static char name[sizeof kernel.name]; /* the report may keep it */
         memcpy(name, kernel.name, sizeof name);

@@ -5,6 +5,6 @@
 
 #include "flags.h"
 
-extern const struct command cmd_info, cmd_plan, cmd_decode, cmd_verify, cmd_bench;
+extern const struct command cmd_info, cmd_plan, cmd_decode, cmd_verify, cmd_bench, cmd_trace;
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_info, &cmd_plan, &cmd_decode, &cmd_verify, &cmd_bench,
+    &cmd_info, &cmd_plan, &cmd_decode, &cmd_verify, &cmd_bench, &cmd_trace,
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -11,6 +11,9 @@ $(eval $(call cc_rule,tools,-D_GNU_SOURCE -Iinclude -Ioracle))
 
 TOOLS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/test_%,$(wildcard tools/*.c)))
 
+# The page of `gqa trace` is embedded.
+$(BUILD)/tools/trace_html.o: tools/trace_view.html
+
 $(BUILD)/gqa: $(TOOLS_OBJ) $(ORACLE_LIB) $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 

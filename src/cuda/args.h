@@ -127,6 +127,10 @@ struct gqa_args {
 
     struct gqa_divisor by_splits, by_row_tiles, by_sequence; /* by_sequence: kv_heads * row_tiles */
     struct gqa_divisor by_group, by_page;
+
+    /* Kernels that record: struct trace_block[trace_blocks], zeroed; 0: none. */
+    void *trace;
+    int32_t trace_blocks;
 };
 
 /* gqa_merge's parameters; rows counts rows * q_heads. */

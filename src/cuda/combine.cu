@@ -8,6 +8,7 @@
  * for it but the partials. `ways` warps share a row: each sums every ways-th part, then they merge
  * in shared memory. Bound by the latency of two dependent loads (lengths, then partials). */
 #include "schedule.cuh"
+#include "trace.cuh"
 
 enum { COMBINE_THREADS = 256, COMBINE_WARPS = COMBINE_THREADS / 32, DIMS = 128 };
 
@@ -86,7 +87,7 @@ DEV void row_sum_add(struct row_sum *x, float max, float sum, float4 o) {
 
 /* Elements d .. d + 3 of row r (of the tile) over parts way, way + ways, ... */
 DEV struct row_sum sum_parts(const struct gqa_args *a, const struct sources *x, int r, int d,
-                             int way, int ways) {
+                             int way, int ways, struct trace *trace) {
     enum { BATCH = 4 }; /* parts in flight */
     struct row_sum sum;
     sum.max = NEG_LARGE;
@@ -96,6 +97,8 @@ DEV struct row_sum sum_parts(const struct gqa_args *a, const struct sources *x, 
     for (int i = way; i < x->count; i += BATCH * ways) {
         float2 ml[BATCH];
         float4 o[BATCH];
+        trace_tile(trace, i);
+        trace_enter(trace, TRACE_split_load);
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
             const int at = i + j * ways;
@@ -109,6 +112,7 @@ DEV struct row_sum sum_parts(const struct gqa_args *a, const struct sources *x, 
                     o[j] = *(const float4 *)&a->part_o[row * a->part_dim + d];
             }
         }
+        trace_enter(trace, TRACE_weighted_merge);
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
             row_sum_add(&sum, ml[j].x, ml[j].y, o[j]);
@@ -147,13 +151,15 @@ DEV void write_row(const struct gqa_args *a, const struct unit *u, int r, int d,
 
 /* The other ways' sums, through shared memory; only way 0's result counts. */
 DEV void sum_ways(struct combine_smem *smem, struct row_sum *x, int warp, int lane, int way,
-                  int ways) {
+                  int ways, struct trace *trace) {
     *(float4 *)&smem->o[warp][4 * lane] = x->o;
     if (lane == 0) {
         smem->ml[warp][0] = x->max;
         smem->ml[warp][1] = x->sum;
     }
+    trace_enter(trace, TRACE_wait_ways);
     __syncthreads();
+    trace_enter(trace, TRACE_weighted_merge);
 #pragma unroll 1
     for (int w = 1; w < ways && way == 0; w++)
         row_sum_add(x, smem->ml[warp + w][0], smem->ml[warp + w][1],
@@ -167,9 +173,13 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
     const struct gqa_args *a = &args;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ways = a->combine_ways, way = warp % ways;
+    struct trace trace = trace_open(a, TRACE_COMBINE, TRACE_ROLE_combine);
+    trace_enter(&trace, TRACE_producer_trigger);
     pdl_launch_dependents();
+    trace_enter(&trace, a->reads_lengths ? TRACE_griddepcontrol_wait : TRACE_combine_prologue);
     if (a->reads_lengths)
         pdl_wait();
+    trace_enter(&trace, TRACE_combine_prologue);
     /* Rows of all units, which fit 31 bits (launch_combine). */
     const int row = blockIdx.x * (COMBINE_WARPS / ways) + warp / ways, index = row / a->part_rows;
     const bool exists = index < a->units;
@@ -179,15 +189,18 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
     const bool used = exists && at < unit_rows(a, &u) && x.count > 1;
     if (!used)
         x.count = 0;
+    trace_enter(&trace, TRACE_griddepcontrol_wait);
     pdl_wait();
 #pragma unroll 1
     for (int d = 4 * lane; d - 4 * lane < a->part_dim; d += DIMS) {
-        struct row_sum sum = sum_parts(a, &x, r, d, way, ways);
+        struct row_sum sum = sum_parts(a, &x, r, d, way, ways, &trace);
         if (ways > 1)
-            sum_ways(&smem, &sum, warp, lane, way, ways);
+            sum_ways(&smem, &sum, warp, lane, way, ways, &trace);
+        trace_enter(&trace, TRACE_output_store);
         if (used && way == 0)
             write_row(a, &u, at, d, &sum);
     }
+    trace_close(&trace);
 }
 
 /* --- Merge of shards --- */

@@ -10,6 +10,7 @@
 #include "plan.h"
 #include "problem.h"
 #include "status.h"
+#include "trace.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ struct cuda_device {
     int smem_optin;
     pthread_mutex_t lock; /* guards `rows` and `helpers` while they are filled */
     struct loaded *rows;  /* [kernel_row_count] */
-    struct loaded helpers;
+    struct loaded helpers, traced_helpers;
 };
 
 static const char *const prefixes[] = {"cuda", "emu", NULL};
@@ -155,6 +156,8 @@ static void cuda_close(gqa_device *device) {
             d->driver.library_unload(d->rows[i].library);
     if (d->helpers.library)
         d->driver.library_unload(d->helpers.library);
+    if (d->traced_helpers.library)
+        d->driver.library_unload(d->traced_helpers.library);
     if (d->primary)
         d->driver.primary_release(d->ordinal);
     driver_close(&d->driver);
@@ -211,6 +214,10 @@ static void cuda_describe(const gqa_device *device, struct gqa_device_info *info
     info->kernels = kernel_row_count;
 }
 
+#define NO_IMAGE   "%s has no image: built %s"
+#define NO_NVCC    "without nvcc"
+#define NOT_TRACED "without TRACES=all"
+
 static bool image_exists(const struct kernel_image *x) {
     return x->cubin != x->cubin_end || x->ptx != x->ptx_end;
 }
@@ -221,7 +228,8 @@ static void cuda_kernel(const gqa_device *device, int index, struct gqa_kernel_i
     info->available = plan_row_runs(&d->part, index, info->why, sizeof info->why);
     if (info->available && !image_exists(&kernel_rows[index].image)) {
         info->available = 0;
-        snprintf(info->why, sizeof info->why, "built without nvcc: it has no image");
+        snprintf(info->why, sizeof info->why, NO_IMAGE, "it",
+                 kernel_rows[index].records ? NOT_TRACED : NO_NVCC);
     }
 }
 
@@ -243,12 +251,12 @@ static cu_result load_from(struct cuda_device *d, const void *image, const char 
 
 /* The cubin, or where the driver has no use for it (another GPU, the emulator) the PTX; and the
  * kernel called `name` in it. */
-static gqa_status load_image(struct cuda_device *d, const struct kernel_image *image,
+static gqa_status load_image(struct cuda_device *d, const struct kernel_image *image, bool records,
                              const char *name, cu_library *library, cu_kernel *kernel,
                              struct gqa_error *err) {
     cu_result r = CU_NO_BINARY;
     if (!image_exists(image))
-        return fail(err, GQA_ERR_UNSUPPORTED, "%s was built without nvcc: it has no image", name);
+        return fail(err, GQA_ERR_UNSUPPORTED, NO_IMAGE, name, records ? NOT_TRACED : NO_NVCC);
     if (image->cubin != image->cubin_end)
         r = load_from(d, image->cubin, name, library, kernel);
     if (r == CU_NO_BINARY && image->ptx != image->ptx_end)
@@ -266,7 +274,8 @@ static gqa_status load_row(struct cuda_device *d, int index, struct gqa_error *e
     struct loaded x = {0};
     if (d->rows[index].decode)
         return GQA_OK;
-    gqa_status status = load_image(d, &row->image, row->name, &x.library, &x.decode, err);
+    gqa_status status =
+        load_image(d, &row->image, row->records, row->name, &x.library, &x.decode, err);
     if (!status && row->smem_bytes > 0)
         status = driver_check(&d->driver,
                               d->driver.kernel_attribute(CU_FUNC_MAX_DYNAMIC_SMEM, row->smem_bytes,
@@ -284,26 +293,28 @@ static gqa_status load_row(struct cuda_device *d, int index, struct gqa_error *e
     return status;
 }
 
-static gqa_status load_helpers(struct cuda_device *d, struct gqa_error *err) {
+static gqa_status load_helpers(struct cuda_device *d, bool records, struct gqa_error *err) {
+    struct loaded *to = records ? &d->traced_helpers : &d->helpers;
     const enum kernel_arch arch = d->part.major >= 10  ? KERNEL_sm100
                                   : d->part.major == 9 ? KERNEL_sm90
                                                        : KERNEL_sm80;
     const bool exact =
         d->part.major == 10 ? d->part.minor == 0 || d->part.minor == 3 : d->part.major == 9;
     struct loaded x = {0};
-    if (d->helpers.combine)
+    if (to->combine)
         return GQA_OK;
     for (int i = 0; i < helper_row_count; i++) {
-        if (helper_rows[i].arch != (exact ? arch : KERNEL_sm80))
+        if (helper_rows[i].arch != (exact ? arch : KERNEL_sm80) ||
+            helper_rows[i].records != records)
             continue;
-        gqa_status status =
-            load_image(d, &helper_rows[i].image, "gqa_combine", &x.library, &x.combine, err);
+        gqa_status status = load_image(d, &helper_rows[i].image, records, "gqa_combine", &x.library,
+                                       &x.combine, err);
         if (!status)
             status = get_kernel(d, x.library, "gqa_merge", &x.merge, err);
         if (!status)
             status = get_kernel(d, x.library, "gqa_zero", &x.zero, err);
         if (!status)
-            d->helpers = x;
+            *to = x;
         return status;
     }
     return fail(err, GQA_ERR_UNSUPPORTED, "no helper kernels for %s", d->part.name);
@@ -317,7 +328,7 @@ static gqa_status load(struct cuda_device *d, int row, struct gqa_error *err) {
     pthread_mutex_lock(&d->lock);
     status = row >= 0 ? load_row(d, row, err) : GQA_OK;
     if (!status)
-        status = load_helpers(d, err);
+        status = load_helpers(d, row >= 0 && kernel_rows[row].records, err);
     pthread_mutex_unlock(&d->lock);
     context_leave(d, pushed);
     return status;
@@ -339,6 +350,11 @@ static struct gqa_arg_strides arg_strides(const struct gqa_strides *s) {
     return (struct gqa_arg_strides){s->batch, s->token, s->head};
 }
 
+static uint32_t trace_blocks(const struct gqa_tensors *t) {
+    const size_t blocks = t->trace ? t->trace_bytes / TRACE_BLOCK_BYTES : 0;
+    return blocks < INT32_MAX ? (uint32_t)blocks : INT32_MAX;
+}
+
 static void fill_tensors(struct gqa_args *a, const struct gqa_problem *p,
                          const struct gqa_tensors *t) {
     a->q = t->q;
@@ -358,6 +374,8 @@ static void fill_tensors(struct gqa_args *a, const struct gqa_problem *p,
     a->k_scale = t->k_scale;
     a->v_scale = t->v_scale;
     a->sinks = p->has_sinks ? t->sinks : NULL;
+    a->trace = t->trace;
+    a->trace_blocks = (int32_t)trace_decode_blocks(trace_blocks(t));
 }
 
 static void fill_problem(struct gqa_args *a, const struct gqa_problem *p) {
@@ -485,7 +503,8 @@ static gqa_status launch_zero(struct cuda_device *d, const gqa_plan *plan, const
         .o_bytes = (int32_t)gqa_type_bytes(plan->problem.o_type),
     };
     const int64_t rows = (int64_t)a->batch * a->q_tokens * a->q_heads;
-    const struct launch x = {.kernel = d->helpers.zero,
+    const struct loaded *helpers = plan->records ? &d->traced_helpers : &d->helpers;
+    const struct launch x = {.kernel = helpers->zero,
                              .grid = (rows + COMBINE_WARPS - 1) / COMBINE_WARPS,
                              .threads = COMBINE_THREADS,
                              .cluster = 1,
@@ -497,7 +516,12 @@ static gqa_status launch_zero(struct cuda_device *d, const gqa_plan *plan, const
 static gqa_status launch_combine(struct cuda_device *d, const gqa_plan *plan, struct gqa_args *a,
                                  cu_stream stream, struct gqa_error *err) {
     const int64_t per_cta = COMBINE_WARPS / a->combine_ways;
-    const struct launch x = {.kernel = d->helpers.combine,
+    if (a->trace) {
+        a->trace = (char *)a->trace + (size_t)a->trace_blocks * TRACE_BLOCK_BYTES;
+        a->trace_blocks /= 3; /* trace_combine_blocks */
+    }
+    const struct loaded *helpers = plan->records ? &d->traced_helpers : &d->helpers;
+    const struct launch x = {.kernel = helpers->combine,
                              .grid = ((int64_t)a->units * a->part_rows + per_cta - 1) / per_cta,
                              .threads = COMBINE_THREADS,
                              .cluster = 1,

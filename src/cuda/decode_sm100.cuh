@@ -19,6 +19,7 @@
 #include "ptx_sm100.cuh"
 #include "schedule.cuh"
 #include "shape.h"
+#include "trace.cuh"
 
 enum {
     HEAD_DIM = GQA_HEAD_DIM,
@@ -363,7 +364,8 @@ struct cta {
     struct smem *smem;
     uint32_t tmem;
     int warp, lane;
-    struct work first; /* its first part */
+    struct work first;   /* its first part */
+    struct trace *trace; /* the warp's */
 };
 
 /* Column `n` of accumulator block `block` in O's slot, for this warp's lanes. */

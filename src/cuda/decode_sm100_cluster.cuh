@@ -118,9 +118,11 @@ DEV void element_send(const struct cta *c, int d, int r, const float o[8]) {
 DEV void output_send(const struct cta *c, const struct pipe *o, bool any) {
     const int element = element_of(threadIdx.x % FINISH_THREADS);
     if (any) {
+        trace_enter(c->trace, TRACE_wait_O);
         pipe_wait(o);
         tcgen05_fence_after_thread_sync();
     }
+    trace_enter(c->trace, TRACE_cluster_send);
     for (int i = 0; i < V_BLOCKS * ROWS; i += 8) {
         float x[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (any)
@@ -151,11 +153,15 @@ DEV void output_merge(const struct cta *c) {
 DEV void finish_cluster(const struct cta *c, const struct work *w, const struct pipe *o) {
     const int r = threadIdx.x % FINISH_THREADS;
     output_send(c, o, w->tiles);
+    trace_enter(c->trace, TRACE_wait_cluster);
     mail_wait(c, MAIL_STATS);
+    trace_enter(c->trace, TRACE_stats_store);
     if (r < ROWS)
         stats_merge(c, w, r);
     bar_sync(BAR_FINISH, FINISH_THREADS);
+    trace_enter(c->trace, TRACE_wait_cluster);
     mail_wait(c, MAIL_OUTPUT);
+    trace_enter(c->trace, TRACE_cluster_merge);
     output_merge(c);
 }
 
@@ -166,7 +172,9 @@ DEV void finish_cluster(const struct cta *c, const struct work *w, const struct 
 DEV void output_stage(const struct cta *c, const struct pipe *o, void *rows) {
     const int element = element_of(threadIdx.x % FINISH_THREADS);
     const struct side *side = &c->smem->side;
+    trace_enter(c->trace, TRACE_wait_O);
     pipe_wait(o);
+    trace_enter(c->trace, TRACE_output_store);
     tcgen05_fence_after_thread_sync();
     for (int i = 0; i < V_BLOCKS * ROWS; i += 8) {
         const int block = i / ROWS, r = i % ROWS;
@@ -196,7 +204,9 @@ DEV void finish_atomic(const struct cta *c, const struct work *w, const struct p
     const int r = threadIdx.x % FINISH_THREADS;
     const struct side *side = &c->smem->side;
     const int bytes = c->args->o_type == GQA_ARG_F32 ? 4 : 2;
+    trace_enter(c->trace, TRACE_wait_cluster);
     mail_wait(c, MAIL_STATS);
+    trace_enter(c->trace, TRACE_stats_store);
     if (r < ROWS)
         stats_merge(c, w, r);
     bar_sync(BAR_FINISH, FINISH_THREADS);
@@ -216,9 +226,13 @@ DEV void finish_atomic(const struct cta *c, const struct work *w, const struct p
 /* A part whose tiles are all summed into the slot at which `o` stands. */
 DEV void cluster_close(const struct cta *c, const struct work *w, const struct pipe *stat,
                        const struct pipe *o) {
+    trace_tile(c->trace, w->tiles - 1);
+    trace_enter(c->trace, TRACE_wait_stats);
     if (w->tiles)
         pipe_wait(stat);
+    trace_enter(c->trace, TRACE_cluster_send);
     stats_send(c, &c->smem->side.stats[stat->slot], w->tiles);
+    trace_enter(c->trace, TRACE_producer_trigger);
     pdl_launch_dependents();
     if (c->args->finish == GQA_FINISH_CLUSTER)
         finish_cluster(c, w, o);

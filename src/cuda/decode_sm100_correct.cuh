@@ -53,7 +53,9 @@ DEV void slot_release(const struct cta *c, struct pipe *o) {
 
 /* Lane r: row r's maximum after the tile. */
 DEV float maximum_take(const struct cta *c, struct pipe *m) {
+    trace_enter(c->trace, TRACE_wait_M);
     pipe_wait(m);
+    trace_enter(c->trace, TRACE_other);
     const float max = c->smem->side.maxima[m->slot][c->lane % ROWS];
     __syncwarp();
     if (c->lane == 0)
@@ -69,8 +71,10 @@ DEV void slots_join(const struct cta *c, const struct work *w, struct pipe *o, f
     if (O_STAGES == 1 || w->tiles < 2)
         return;
     pipe_next(&newer);
+    trace_enter(c->trace, TRACE_wait_O);
     pipe_wait(o);
     pipe_wait(&newer);
+    trace_enter(c->trace, TRACE_O_join);
     tcgen05_fence_after_thread_sync();
     slot_merge(c, newer.slot, newer_factor, o->slot, older_factor);
     slot_release(c, o);
@@ -85,7 +89,9 @@ struct rolling {
 
 /* The slot that tile i - O_STAGES was summed in takes tile i: bring its sums to tile i's maxima. */
 DEV void rolling_add(const struct cta *c, struct rolling *x, struct pipe *l, float factor) {
+    trace_enter(c->trace, TRACE_wait_L);
     pipe_wait(l);
+    trace_enter(c->trace, TRACE_sum_L);
     tcgen05_fence_after_thread_sync();
 #pragma unroll
     for (int r = 0; r < ROWS; r += 8) {
@@ -151,16 +157,20 @@ DEV void correct_tiles(const struct cta *c, const struct work *w, struct correct
 #pragma unroll
         for (int i = O_STAGES; i > 0; i--)
             max[i] = max[i - 1];
+        trace_tile(c->trace, tile);
         max[0] = maximum_take(c, &y->m);
         const float factor = ex2_approx_ftz(max[O_STAGES] - max[0]);
         if (L_STAGES)
             rolling_add(c, &x, &y->l, factor);
         if (tile < O_STAGES)
             continue;
+        trace_enter(c->trace, TRACE_wait_O);
         pipe_wait(&y->o);
+        trace_enter(c->trace, TRACE_O_rescale);
         tcgen05_fence_after_thread_sync();
         slot_rescale(c, y->o.slot, factor);
         slot_release(c, &y->o);
+        trace_enter(c->trace, TRACE_other);
     }
     if (!w->tiles)
         return;
@@ -195,6 +205,7 @@ DEV void correct_parts(const struct cta *c) {
         part_keep(c, slot ^ 1, &ahead);
         correct_tiles(c, w, &y);
         finish_rows(c, w, &y.stat);
+        trace_enter(c->trace, TRACE_producer_trigger);
         if (!c->smem->side.parts[slot ^ 1].live)
             pdl_launch_dependents();
         finish_elements(c, w, &y.o);

@@ -21,7 +21,9 @@ DEV float exchange_maximum(const struct cta *c, float (*top)[ROWS], const float 
     const int r = c->lane % ROWS;
     if (c->lane < ROWS)
         top[c->warp % 4][r] = mine;
+    trace_enter(c->trace, TRACE_wait_warps);
     bar_sync(barrier, SOFTMAX_THREADS);
+    trace_enter(c->trace, TRACE_max_publish);
     const float most = fmaxf(fmaxf(top[0][r], top[1][r]), fmaxf(top[2][r], top[3][r]));
     return fmaxf(old, most - MAX_BIAS);
 }
@@ -68,8 +70,10 @@ DEV float exact_tile(const struct cta *c, const struct softmax *x, const struct 
     const float max = exchange_maximum(c, side->tops[y->s.slot], w, old, barrier);
     if (c->warp % 4 == 0)
         maximum_publish(c, &y->m, max);
+    trace_enter(c->trace, TRACE_softmax_math);
     weights_of(w, max);
     weights_send(c, &y->p, w);
+    trace_enter(c->trace, TRACE_softmax_sum);
     return max;
 }
 
@@ -83,7 +87,9 @@ DEV void softmax_exact(const struct cta *c) {
     while (t.w.live) {
         const float old = t.tile ? max : NEG_LARGE;
         if (t.tile == 0) {
+            trace_enter(c->trace, TRACE_wait_Q);
             pipe_wait(&y.q);
+            trace_enter(c->trace, TRACE_other);
             softmax_begin(c, &x, &t.w, &c->smem->side.facts[y.q.slot]);
         }
         float w[ROWS];
@@ -92,6 +98,7 @@ DEV void softmax_exact(const struct cta *c) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
             x.sum[r] = x.sum[r] * __shfl_sync(0xffffffffu, factor, r) + w[r];
+        trace_enter(c->trace, TRACE_other);
         if (t.tile == t.w.tiles - 1) {
             if (c->lane == 0)
                 pipe_release(&y.q);
@@ -114,7 +121,9 @@ DEV uint32_t sums_tmem(const struct cta *c, int slot, int r) {
 
 /* This thread's weights, as its share of the row sums, to correction. */
 DEV void sums_send(const struct cta *c, const struct pipe *l, const float w[ROWS]) {
+    trace_enter(c->trace, TRACE_wait_L_slot);
     pipe_acquire(l);
+    trace_enter(c->trace, TRACE_softmax_sum);
     tcgen05_fence_after_thread_sync();
 #pragma unroll
     for (int r = 0; r < ROWS; r += 8)
@@ -124,6 +133,7 @@ DEV void sums_send(const struct cta *c, const struct pipe *l, const float w[ROWS
     __syncwarp();
     if (c->lane == 0)
         pipe_commit(l);
+    trace_enter(c->trace, TRACE_other);
 }
 
 /* The tiles of the stream whose number is group, group + groups, ... */
@@ -134,7 +144,9 @@ DEV void softmax_mailed(const struct cta *c, int group, int groups) {
     struct tiles t = tiles_first(c->args, &c->first);
     for (int i = 0; t.w.live; i++) {
         if (t.tile == 0) {
+            trace_enter(c->trace, TRACE_wait_Q);
             pipe_wait(&y.q);
+            trace_enter(c->trace, TRACE_other);
             softmax_begin(c, &x, &t.w, &c->smem->side.facts[y.q.slot]);
             max = NEG_LARGE;
         }

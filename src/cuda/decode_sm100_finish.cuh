@@ -138,7 +138,9 @@ DEV void output_put(const struct cta *c, const struct target *x, int r, int d, c
 /* All of a part that has tiles: tensor memory to its target; then the slot is free. */
 DEV void output_copy(const struct cta *c, const struct pipe *o, const struct target *x) {
     const int element = element_of(threadIdx.x % FINISH_THREADS);
+    trace_enter(c->trace, TRACE_wait_O);
     pipe_wait(o);
+    trace_enter(c->trace, x->to == c->args->part_o ? TRACE_partial_store : TRACE_output_store);
     tcgen05_fence_after_thread_sync();
     for (int i = 0; i < V_BLOCKS * ROWS; i += 8) {
         const int block = i / ROWS, r = i % ROWS;
@@ -166,8 +168,10 @@ DEV void output_zero(const struct cta *c, const struct target *x) {
 DEV void finish_rows(const struct cta *c, const struct work *w, struct pipe *stat) {
     const int r = threadIdx.x % FINISH_THREADS;
     struct row x = {NEG_LARGE, 0};
+    trace_enter(c->trace, TRACE_wait_stats);
     if (w->tiles)
         pipe_wait(stat);
+    trace_enter(c->trace, TRACE_stats_store);
     if (r < ROWS) {
         if (w->tiles)
             x = row_of(&c->smem->side.stats[stat->slot], r);
@@ -191,17 +195,21 @@ DEV void finish_elements(const struct cta *c, const struct work *w, struct pipe 
         output_zero(c, &x);
     }
     bar_sync(BAR_FINISH, FINISH_THREADS);
+    trace_enter(c->trace, TRACE_other);
 }
 
 /* The part's queries, if it has tiles. */
 DEV void query_prepare(const struct cta *c, const struct work *w, struct pipe *q) {
     if (!w->live || !w->tiles)
         return;
+    trace_enter(c->trace, TRACE_wait_Q_slot);
     pipe_acquire(q);
+    trace_enter(c->trace, TRACE_load_Q);
     query_put(c, w, q->slot, threadIdx.x % FINISH_THREADS, FINISH_THREADS);
     __syncwarp();
     if (c->lane == 0)
         pipe_commit(q);
+    trace_enter(c->trace, TRACE_other);
     pipe_next(q);
 }
 
@@ -213,9 +221,11 @@ DEV void finish_parts(const struct cta *c) {
     struct work w = c->first, ahead = w;
     query_prepare(c, &ahead, &q);
     while (w.live) {
+        trace_tile(c->trace, w.tiles - 1); /* what it waits for is the last one */
         work_next(c->args, &ahead);
         query_prepare(c, &ahead, &q);
         finish_rows(c, &w, &stat);
+        trace_enter(c->trace, TRACE_producer_trigger);
         if (!ahead.live)
             pdl_launch_dependents();
         finish_elements(c, &w, &o);

@@ -39,10 +39,28 @@ DEV void open_mail(const struct cta *c) {
     barrier_cluster_arrive();
 }
 
+/* The role of a warp, for traces. */
+DEV int role_of(int warp) {
+    if (warp == LOAD_WARP)
+        return TRACE_ROLE_load;
+    if (warp == MULTIPLY_WARP)
+        return TRACE_ROLE_multiply;
+    if (warp >= SOFTMAX_WARP && warp < SOFTMAX_WARP + SOFTMAX_WARPS)
+        return SOFTMAX_WARPS == 4             ? TRACE_ROLE_softmax
+               : warp % 8 == SOFTMAX_WARP % 8 ? TRACE_ROLE_softmax_even
+                                              : TRACE_ROLE_softmax_odd;
+    if (SOFTMAX_WARPS == 8 && warp < SOFTMAX_WARP)
+        return TRACE_ROLE_idle;
+    return O_PER_TILE ? TRACE_ROLE_correct : TRACE_ROLE_finish;
+}
+
 /* All threads. Everything before pdl_wait overlaps with the kernel before. */
-DEV struct cta start(const struct gqa_args *a, void *raw) {
+DEV struct cta start(const struct gqa_args *a, void *raw, struct trace *trace) {
     const bool in_cluster = a->finish >= GQA_FINISH_ATOMIC;
     struct cta c;
+    *trace = trace_open(a, TRACE_DECODE, role_of(threadIdx.x / 32));
+    trace_enter(trace, TRACE_prologue);
+    c.trace = trace;
     c.args = a;
     c.smem = (struct smem *)raw;
     c.warp = threadIdx.x / 32;
@@ -57,32 +75,40 @@ DEV struct cta start(const struct gqa_args *a, void *raw) {
         tcgen05_alloc(smem_addr(&c.smem->side.tmem), TMEM_COLUMNS);
         tcgen05_relinquish_alloc_permit();
     }
+    trace_enter(trace, TRACE_wait_start);
     tcgen05_fence_before_thread_sync();
     __syncthreads();
     tcgen05_fence_after_thread_sync();
     if (in_cluster)
         open_mail(&c);
     c.tmem = c.smem->side.tmem;
+    trace_enter(trace, TRACE_griddepcontrol_wait);
     pdl_wait();
+    trace_enter(trace, TRACE_plan_work);
     c.first = work_first(a);
+    trace_enter(trace, TRACE_wait_start);
     if (in_cluster)
         barrier_cluster_wait();
+    trace_enter(trace, TRACE_other);
     return c;
 }
 
 /* All threads. */
 DEV void stop(const struct cta *c) {
+    trace_enter(c->trace, TRACE_wait_exit);
     tcgen05_fence_before_thread_sync();
     __syncthreads();
     tcgen05_fence_after_thread_sync();
     if (c->warp == MULTIPLY_WARP)
         tcgen05_dealloc(c->tmem, TMEM_COLUMNS);
+    trace_close(c->trace);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     GQA_KERNEL_NAME(const __grid_constant__ struct gqa_args args) {
     extern __shared__ __align__(1024) unsigned char raw[];
-    const struct cta c = start(&args, raw);
+    struct trace trace;
+    const struct cta c = start(&args, raw, &trace);
     roles(&c);
     stop(&c);
 }

@@ -32,9 +32,12 @@ DEV struct place place_of(const struct gqa_args *a, const struct work *w, int to
 
 DEV void load_k(const struct cta *c, struct pipe *kv, const struct tiles *t, int box) {
     const struct gqa_args *a = c->args;
+    trace_tile(c->trace, t->tile);
     for (int stage = 0; stage < K_STAGES; stage++, pipe_next(kv)) {
         const uint32_t slab = smem_addr(c->smem->kv[kv->slot]);
+        trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(kv);
+        trace_enter(c->trace, TRACE_load_K);
         if (c->lane == 0)
             mbarrier_arrive_expect_tx(pipe_full(kv), STAGE_BYTES);
         for (int b = c->lane; b * box < TILE; b += 32) {
@@ -43,6 +46,7 @@ DEV void load_k(const struct cta *c, struct pipe *kv, const struct tiles *t, int
                                         t->w.u.kv_head, x.entry, pipe_full(kv));
         }
         __syncwarp();
+        trace_enter(c->trace, TRACE_other);
     }
 }
 
@@ -66,10 +70,14 @@ DEV void load_v_stage(const struct cta *c, const struct pipe *kv, const struct w
 }
 
 DEV void load_v(const struct cta *c, struct pipe *kv, const struct tiles *t, int box) {
+    trace_tile(c->trace, t->tile);
     for (int token = 0; token < TILE; token += V_TOKENS)
         for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
+            trace_enter(c->trace, TRACE_wait_slot);
             pipe_acquire(kv);
+            trace_enter(c->trace, TRACE_load_V);
             load_v_stage(c, kv, &t->w, tile_token(t) + token, block * V_ROWS, box);
+            trace_enter(c->trace, TRACE_other);
         }
 }
 

@@ -22,12 +22,17 @@ DEV void score_stage(const struct cta *c, uint32_t s_tmem, int kv_slot, int q_sl
 DEV void score(const struct cta *c, struct pipe *kv, struct pipe *q, struct pipe *s,
                const struct tiles *t) {
     const bool last = t->tile == t->w.tiles - 1;
+    trace_tile(c->trace, t->tile);
+    trace_enter(c->trace, TRACE_wait_Q);
     if (t->tile == 0)
         pipe_wait(q);
+    trace_enter(c->trace, TRACE_wait_S_slot);
     pipe_acquire(s);
     tcgen05_fence_after_thread_sync();
     for (int chunk = 0; chunk < K_STAGES; chunk++, pipe_next(kv)) {
+        trace_enter(c->trace, TRACE_wait_K);
         pipe_wait(kv);
+        trace_enter(c->trace, TRACE_KQ_issue);
         if (c->lane == 0) {
             score_stage(c, c->tmem + S_COLUMN + s->slot * N, kv->slot, q->slot, chunk);
             tcgen05_commit(pipe_empty(kv));
@@ -40,6 +45,7 @@ DEV void score(const struct cta *c, struct pipe *kv, struct pipe *q, struct pipe
             tcgen05_commit(pipe_empty(q));
     }
     __syncwarp();
+    trace_enter(c->trace, TRACE_other);
     pipe_next(s);
     if (last)
         pipe_next(q);
@@ -99,11 +105,14 @@ DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, int o_slot,
                const struct tiles *t) {
     const struct cover x = cover_of(t);
     const bool ragged = x.lo % STEP || x.hi % STEP;
+    trace_enter(c->trace, TRACE_wait_P);
     pipe_wait(p);
     tcgen05_fence_after_thread_sync();
     for (int token = 0; token < TILE; token += V_TOKENS)
         for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
+            trace_enter(c->trace, TRACE_wait_V);
             pipe_wait(kv);
+            trace_enter(c->trace, TRACE_VP_issue);
             if (ragged)
                 scrub(c, kv->slot, &x, token);
             if (c->lane == 0) {
@@ -116,6 +125,7 @@ DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, int o_slot,
     if (c->lane == 0)
         tcgen05_commit(pipe_empty(p));
     __syncwarp();
+    trace_enter(c->trace, TRACE_other);
     pipe_next(p);
 }
 
@@ -139,6 +149,8 @@ DEV struct multiply_pipes multiply_pipes_of(const struct cta *c) {
  * sees every tile, once per tile; then it is cleared by the first tile of a part that meets it. */
 DEV void weigh_tile(const struct cta *c, struct multiply_pipes *x, const struct tiles *t) {
     const bool first = t->tile == 0, last = t->tile == t->w.tiles - 1;
+    trace_tile(c->trace, t->tile);
+    trace_enter(c->trace, TRACE_wait_O_slot);
     if (O_PER_TILE || first)
         pipe_acquire(&x->o);
     weigh(c, &x->kv, &x->p, x->o.slot, O_PER_TILE ? t->tile < O_STAGES : first, t);

@@ -51,7 +51,9 @@ DEV void softmax_begin(const struct cta *c, struct softmax *x, const struct work
 DEV void scores_take(const struct cta *c, const struct softmax *x, const struct pipe *s,
                      const struct query_facts *facts, float y[ROWS]) {
     float raw[N];
+    trace_enter(c->trace, TRACE_wait_S);
     pipe_wait(s);
+    trace_enter(c->trace, TRACE_read_S);
     tcgen05_fence_after_thread_sync();
     tmem_load(raw, c->tmem + (c->warp % 4 << 21) + S_COLUMN + s->slot * N);
     tcgen05_fence_before_thread_sync();
@@ -80,6 +82,7 @@ DEV void scores_mask(float y[ROWS], const struct query_facts *facts, int token) 
 DEV void tile_scores(const struct cta *c, const struct softmax *x, const struct pipe *s,
                      const struct query_facts *facts, const struct tiles *t, float y[ROWS]) {
     const int token = tile_token(t);
+    trace_tile(c->trace, t->tile);
     scores_take(c, x, s, facts, y);
     if (token < x->full_begin || token + TILE > x->full_end)
         scores_mask(y, facts, token + threadIdx.x % SOFTMAX_THREADS);
@@ -88,6 +91,7 @@ DEV void tile_scores(const struct cta *c, const struct softmax *x, const struct 
 /* Lane r: the warp's maximum of row r in this tile. */
 DEV float tile_maximum(const struct cta *c, const float y[ROWS]) {
     float mine = NEG_LARGE;
+    trace_enter(c->trace, TRACE_softmax_local_max);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         const float m = redux_sync_max(y[r]);
@@ -104,7 +108,9 @@ DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
     const float mine = tile_maximum(c, y);
     if (c->lane < ROWS)
         side->top[c->warp % 4][c->lane] = mine;
+    trace_enter(c->trace, TRACE_wait_warps);
     bar_sync(BAR_TOP, SOFTMAX_THREADS);
+    trace_enter(c->trace, TRACE_max_publish);
     if (c->warp % 4 == 0 && c->lane < ROWS) {
         const int r = c->lane;
         const float old = first ? NEG_LARGE : side->max[r];
@@ -114,13 +120,16 @@ DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
         side->max[r] = max;
         side->rescale[r] = ex2_approx_ftz(old - max);
     }
+    trace_enter(c->trace, TRACE_wait_max);
     bar_sync(BAR_TOP, SOFTMAX_THREADS);
 }
 
 /* O *= rescale, row by row. The weighted sum of the tile before has to be complete: its weights'
  * slot is empty again. */
 DEV void rescale_output(const struct cta *c, const struct pipe *before, int o_slot) {
+    trace_enter(c->trace, TRACE_wait_O);
     mbarrier_wait(pipe_empty(before), before->parity ^ 1);
+    trace_enter(c->trace, TRACE_O_rescale);
     tcgen05_fence_after_thread_sync();
     for (int i = 0; i < V_BLOCKS * N; i += 8) {
         const uint32_t at = output_tmem(c, o_slot, i / N, i % N);
@@ -195,7 +204,9 @@ DEV void weights_put(uint32_t p_smem, int token, const float y[ROWS]) {
 
 /* The thread's weights to the next slot of P. */
 DEV void weights_send(const struct cta *c, const struct pipe *p, const float y[ROWS]) {
+    trace_enter(c->trace, TRACE_wait_P_slot);
     pipe_acquire(p);
+    trace_enter(c->trace, TRACE_P_publish);
     weights_put(smem_addr(c->smem->side.p[p->slot]), threadIdx.x % SOFTMAX_THREADS, y);
     fence_proxy_async();
     __syncwarp();
@@ -206,10 +217,12 @@ DEV void weights_send(const struct cta *c, const struct pipe *p, const float y[R
 /* Scores -> weights; the sums join after the weights are on their way. */
 DEV void weights_publish(const struct cta *c, struct softmax *x, const struct pipe *p,
                          float y[ROWS]) {
+    trace_enter(c->trace, TRACE_softmax_math);
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         y[r] = ex2_approx_ftz(y[r] - c->smem->side.max[r]);
     weights_send(c, p, y);
+    trace_enter(c->trace, TRACE_softmax_sum);
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         x->sum[r] += y[r];
@@ -243,6 +256,7 @@ DEV float warp_row_sum(float x[ROWS], int lane) {
 DEV void stats_put(const struct cta *c, struct softmax *x, float max, const struct pipe *stat) {
     enum { LANES_PER_ROW = 32 / ROWS };
     struct stats *to = &c->smem->side.stats[stat->slot];
+    trace_enter(c->trace, TRACE_stats_publish);
     const float sum = warp_row_sum(x->sum, c->lane);
     pipe_acquire(stat);
     if (c->lane % LANES_PER_ROW == 0)
@@ -252,6 +266,7 @@ DEV void stats_put(const struct cta *c, struct softmax *x, float max, const stru
     __syncwarp();
     if (c->lane == 0)
         pipe_commit(stat);
+    trace_enter(c->trace, TRACE_other);
 }
 
 /* --- The role --- */
@@ -262,9 +277,13 @@ DEV void softmax_tile(const struct cta *c, struct softmax *x, const struct pipe 
     float y[ROWS];
     tile_scores(c, x, s, facts, t, y);
     const bool first = t->tile == 0;
-    if (bar_red_or(BAR_VOTE, SOFTMAX_THREADS, first || exceeds(y, c->smem->side.max)))
+    trace_enter(c->trace, TRACE_softmax_local_max);
+    const bool raise = first || exceeds(y, c->smem->side.max);
+    trace_enter(c->trace, TRACE_wait_warps);
+    if (bar_red_or(BAR_VOTE, SOFTMAX_THREADS, raise))
         raise_maxima(c, x, y, before, o_slot, first);
     weights_publish(c, x, p, y);
+    trace_enter(c->trace, TRACE_other);
 }
 
 DEV void softmax(const struct cta *c) {
@@ -279,7 +298,9 @@ DEV void softmax(const struct cta *c) {
     while (t.w.live) {
         const bool last = t.tile == t.w.tiles - 1;
         if (t.tile == 0) {
+            trace_enter(c->trace, TRACE_wait_Q);
             pipe_wait(&q);
+            trace_enter(c->trace, TRACE_other);
             softmax_begin(c, &x, &t.w, &side->facts[q.slot]);
         }
         softmax_tile(c, &x, &s, &p, &before, o_slot, &side->facts[q.slot], &t);

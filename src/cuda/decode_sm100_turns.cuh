@@ -36,7 +36,9 @@ DEV void turn_take(const struct cta *c, const struct turn_pipes *y, float (*top)
     const int r = c->lane % ROWS;
     float max = NEG_LARGE;
     if (has_before) {
+        trace_enter(c->trace, TRACE_mutex);
         pipe_wait(&y->before);
+        trace_enter(c->trace, TRACE_max_publish);
         max = t->tile ? side->maxima[y->before.slot][r] : NEG_LARGE;
         __syncwarp();
         if (c->lane == 0)
@@ -61,14 +63,17 @@ DEV void turn_tile(const struct cta *c, const struct softmax *x, const struct tu
     const float mine = tile_maximum(c, w);
     if (c->lane < ROWS)
         top[c->warp % 4][c->lane] = mine;
+    trace_enter(c->trace, TRACE_wait_warps);
     bar_sync(BAR_GROUP + group, SOFTMAX_THREADS);
     if (c->warp % 4 == 0)
         turn_take(c, y, top, t, has_before);
+    trace_enter(c->trace, TRACE_wait_max);
     pipe_wait(&y->m);
     const float max = side->maxima[y->m.slot][c->lane % ROWS];
     __syncwarp();
     if (c->lane == 0)
         pipe_release(&y->m);
+    trace_enter(c->trace, TRACE_softmax_math);
     weights_of(w, max);
     weights_send(c, &y->p, w);
     sums_send(c, &y->l, w);
@@ -81,7 +86,9 @@ DEV void softmax_turns(const struct cta *c, int group) {
     struct tiles t = tiles_first(c->args, &c->first);
     for (int i = 0; t.w.live; i++) {
         if (t.tile == 0) {
+            trace_enter(c->trace, TRACE_wait_Q);
             pipe_wait(&y.q);
+            trace_enter(c->trace, TRACE_other);
             softmax_begin(c, &x, &t.w, &c->smem->side.facts[y.q.slot]);
         }
         if (i % 2 == group)

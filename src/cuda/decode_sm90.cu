@@ -27,6 +27,7 @@
 #include "shape.h"
 #include "finish_sm90.cuh"
 #include "pipe.cuh"
+#include "trace.cuh"
 
 enum {
     ATTEND_WARPS = GQA_WARPS,
@@ -62,6 +63,7 @@ struct smem {
 struct cta {
     const struct gqa_args *args;
     struct smem *smem;
+    struct trace *trace; /* the warp's */
 };
 
 /* The parts of this CTA, one after the other; every warp walks them by itself. Without lengths to
@@ -181,14 +183,20 @@ DEV void copy_rows(const struct source *s, const struct runs *x, const int32_t p
 /* One K or V tile, tokens [begin, end). Earlier kernels may still run until the first copy. */
 DEV void load_tile(const struct cta *c, const struct source *s, const struct runs *x,
                    const int32_t page[RUNS], const struct pipe *kv, int tile, int begin, int end,
-                   int lane) {
+                   bool is_k, int lane) {
+    trace_enter(c->trace, TRACE_wait_slot);
     pipe_acquire(kv);
+    trace_enter(c->trace, is_k ? TRACE_load_K : TRACE_load_V);
     if (lane == 0)
         mbarrier_arrive_expect_tx(pipe_full(kv), (end - begin) * s->row_bytes);
     __syncwarp();
-    if (tile <= begin)
+    if (tile <= begin) {
+        trace_enter(c->trace, TRACE_griddepcontrol_wait);
         pdl_wait();
+        trace_enter(c->trace, is_k ? TRACE_load_K : TRACE_load_V);
+    }
     copy_rows(s, x, page, tile, begin, end, smem_addr(c->smem->kv[kv->slot]), pipe_full(kv), lane);
+    trace_enter(c->trace, TRACE_other);
 }
 
 /* Role: one warp streams the tiles of every part into the ring, K before V. */
@@ -207,9 +215,10 @@ DEV void load(const struct cta *c, struct pipe kv, int lane) {
         for (; tile < p.end; tile += TILE) {
             const int begin = max_int(tile, p.begin), end = min_int(tile + TILE, p.end);
             pages_fetch(&runs, end, min_int(end + TILE, p.end), next, lane);
-            load_tile(c, &k, &runs, page, &kv, tile, begin, end, lane);
+            trace_tile(c->trace, (tile - p.begin / STEP * STEP) / TILE);
+            load_tile(c, &k, &runs, page, &kv, tile, begin, end, true, lane);
             pipe_next(&kv);
-            load_tile(c, &v, &runs, page, &kv, tile, begin, end, lane);
+            load_tile(c, &v, &runs, page, &kv, tile, begin, end, false, lane);
             pipe_next(&kv);
 #pragma unroll
             for (int j = 0; j < RUNS; j++)
@@ -305,15 +314,18 @@ DEV bool is_full(const struct view *w, int token) {
 /* Heads wider than 128: each warp of a team has scored its own half of the columns; the sum is the
  * same in both. Two buffers in turn: a third write follows a barrier that its readers have passed.
  */
-DEV void add_partner(struct smem *smem, float s[M_TILES][2][4], int turn, int team, int slice,
+DEV void add_partner(const struct cta *c, float s[M_TILES][2][4], int turn, int team, int slice,
                      int lane) {
+    struct smem *smem = c->smem;
 #pragma unroll
     for (int i = 0; i < 2 * M_TILES; i++) {
         const float *x = s[i / 2][i % 2];
         *(float4 *)smem->half[turn % 2][team][slice][i / 2][i % 2][lane] =
             make_float4(x[0], x[1], x[2], x[3]);
     }
+    trace_enter(c->trace, TRACE_wait_partner);
     barrier_sync(BAR_TEAM + team, 64);
+    trace_enter(c->trace, TRACE_QK_math);
 #pragma unroll
     for (int i = 0; i < 2 * M_TILES; i++) {
         const float4 x = *(const float4 *)smem->half[turn % 2][team][slice ^ 1][i / 2][i % 2][lane];
@@ -340,7 +352,9 @@ DEV void score_step(const struct cta *c, const struct view *w, struct q_frag *q,
 DEV void v_take(const struct cta *c, const struct view *w, struct pipe *kv, int tile, int first,
                 int slice, struct v_frag v[SUBS], int lane) {
     const uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
+    trace_enter(c->trace, TRACE_wait_V);
     pipe_wait(kv);
+    trace_enter(c->trace, TRACE_read_V);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++) {
         const int token = first + sub * GROUP_TEAMS * STEP;
@@ -349,6 +363,7 @@ DEV void v_take(const struct cta *c, const struct view *w, struct pipe *kv, int 
             zero_unseen(&v[sub], token, w->begin, w->end, lane);
     }
     pipe_release(kv, lane);
+    trace_enter(c->trace, TRACE_other);
     pipe_next(kv);
 }
 
@@ -371,7 +386,9 @@ DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q
     uint32_t weights[SUBS][BLOCKS][2];
     struct v_frag v[SUBS];
     const uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
+    trace_enter(c->trace, TRACE_wait_K);
     pipe_wait(kv);
+    trace_enter(c->trace, TRACE_QK_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
         score_step(c, w, q, slot, tile, first + sub * GROUP_TEAMS * STEP, slice, s[sub], lane);
@@ -380,20 +397,24 @@ DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q
     pipe_release(kv, lane);
     pipe_next(kv);
     if (SLICES > 1) {
-        add_partner(c->smem, s[0], turn, team, slice, lane);
+        add_partner(c, s[0], turn, team, slice, lane);
         see_scores(w, s, first, lane);
     }
     if (EARLY_V)
         v_take(c, w, kv, tile, first, slice, v, lane);
+    trace_enter(c->trace, TRACE_softmax_local_max);
     softmax_raise(x, s, SUBS, lane);
+    trace_enter(c->trace, TRACE_softmax_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
         softmax_weights(x, s[sub], weights[sub]);
     if (!EARLY_V)
         v_take(c, w, kv, tile, first, slice, v, lane);
+    trace_enter(c->trace, TRACE_PV_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
         accumulate(x, &v[sub], weights[sub]);
+    trace_enter(c->trace, TRACE_other);
 }
 
 /* The tiles of one part, those of this group: `turn` counts all tiles of the CTA. A warp without a
@@ -403,6 +424,7 @@ DEV void attend_tiles(const struct cta *c, const struct view *w, struct q_frag *
     const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
     for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE, (*turn)++) {
         if (*turn % GROUPS == group) {
+            trace_tile(c->trace, (tile - w->begin / STEP * STEP) / TILE);
             attend_tile(c, w, q, x, kv, tile, *turn, in_group / SLICES, in_group % SLICES, lane);
         } else {
             pipe_next(kv);
@@ -414,6 +436,9 @@ DEV void attend_tiles(const struct cta *c, const struct view *w, struct q_frag *
 DEV void finish(const struct cta *c, const struct unit *u, const struct part *p) {
     const struct gqa_args *a = c->args;
     struct smem *s = c->smem;
+    trace_enter(c->trace, a->finish >= GQA_FINISH_ATOMIC               ? TRACE_cluster_merge
+                          : a->finish == GQA_FINISH_OUTPUT || p->whole ? TRACE_output_store
+                                                                       : TRACE_partial_store);
     if (a->finish == GQA_FINISH_CLUSTER)
         finish_cluster(a, u, &s->merge, &s->inbox, threadIdx.x, ATTEND_THREADS);
     else if (a->finish == GQA_FINISH_ATOMIC)
@@ -436,7 +461,9 @@ DEV void attend(const struct cta *c, struct pipe kv, int warp, int lane) {
         softmax_init(&x);
         const struct q_rows rows = q_rows_of(a, &u, lane);
         struct view w = view_of(a, &u, &p, lane);
+        trace_enter(c->trace, TRACE_griddepcontrol_wait);
         pdl_wait();
+        trace_enter(c->trace, TRACE_load_Q);
         w.scale = score_scale_of(a, &u);
         if (Q_IN_SMEM)
             q_prepare(a, &rows, c->smem->q, &q, warp, lane);
@@ -445,11 +472,15 @@ DEV void attend(const struct cta *c, struct pipe kv, int warp, int lane) {
         if (Q_IN_SMEM)
             barrier_sync(BAR_ATTEND, ATTEND_THREADS);
         attend_tiles(c, &w, &q, &x, &kv, &turn, warp, lane);
+        trace_enter(c->trace, TRACE_merge_store);
         softmax_store(&x, smem_addr(&c->smem->merge.o[team][0][slice * SLICE_DIM]), PITCH,
                       smem_addr(c->smem->merge.ml[team]), lane);
+        trace_enter(c->trace, TRACE_wait_merge);
         barrier_sync(BAR_ATTEND, ATTEND_THREADS);
         finish(c, &u, &p);
+        trace_enter(c->trace, TRACE_wait_merge);
         barrier_sync(BAR_ATTEND, ATTEND_THREADS);
+        trace_enter(c->trace, TRACE_other);
     }
 }
 
@@ -477,19 +508,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     struct smem *smem = (struct smem *)raw;
     static_assert(sizeof(struct smem) <= GQA_SMEM_sm90(KV_BYTES, HEAD_DIM, ROWS), "shape.h");
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const struct cta c = {&args, smem};
+    struct trace trace =
+        trace_open(&args, TRACE_DECODE, warp == LOAD_WARP ? TRACE_ROLE_load : TRACE_ROLE_attend);
+    const struct cta c = {&args, smem, &trace};
     const bool in_cluster = args.finish >= GQA_FINISH_ATOMIC;
     const uint32_t full = smem_addr(smem->full), empty = smem_addr(smem->empty);
 
+    trace_enter(&trace, TRACE_producer_trigger);
     if (in_cluster)
         barrier_cluster_arrive_relaxed();
     pdl_launch_dependents();
+    trace_enter(&trace, TRACE_prologue);
     if (warp == LOAD_WARP) {
         if (lane == 0)
             init_barriers(smem);
         __syncwarp();
         barrier_arrive(BAR_INIT, THREADS);
         load(&c, pipe_producer(full, empty, STAGES), lane);
+        trace_enter(&trace, TRACE_wait_exit);
         if (in_cluster) {
             barrier_cluster_wait();
             barrier_cluster_arrive();
@@ -497,7 +533,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     } else {
         args_touch(&args);
+        trace_enter(&trace, TRACE_wait_start);
         barrier_sync(BAR_INIT, THREADS);
+        trace_enter(&trace, TRACE_plan_work);
         attend(&c, pipe_consumer(full, empty, STAGES), warp, lane);
     }
+    trace_close(&trace);
 }

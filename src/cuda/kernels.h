@@ -31,11 +31,13 @@ struct kernel_row {
     enum gqa_type kv_type;
     int head_dim, group; /* widest head, query rows of a tile */
     int warps, smem_bytes;
+    int records; /* events, if given a trace buffer; only when asked for by name */
     struct kernel_image image;
 };
 
 struct helper_row {
     enum kernel_arch arch;
+    int records;
     struct kernel_image image; /* gqa_combine, gqa_merge, gqa_zero */
 };
 

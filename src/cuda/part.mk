@@ -9,8 +9,17 @@ ONLY  ?=
 CUDA := $(BUILD)/src/cuda
 CUDA_NAMES := $(shell sed -n -e 's/^GQA_INSTANCE(\(\w*\), *\(\w*\), *\(\w*\), *\(\w*\)).*/gqa_decode_\1_\2_d\3_g\4/p' \
                 -e 's/^GQA_HELPERS(\(\w*\)).*/gqa_helpers_\1/p' src/cuda/instances.def)
+CUDA_TRACED := $(shell sed -n -e 's/^GQA_TRACED(\(\w*\), *\(\w*\), *\(\w*\), *\(\w*\)).*/gqa_decode_\1_\2_d\3_g\4_trace/p' \
+                 -e 's/^GQA_TRACED_HELPERS(\(\w*\)).*/gqa_helpers_\1_trace/p' src/cuda/instances.def)
 CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(or $(if $(ONLY),,all),$(findstring helpers,$(n)),$(findstring $(ONLY),$(n))),$(n)))))
-CUDA_IMAGES := $(CUDA_BUILT:%=$(CUDA)/%.ptx) $(CUDA_BUILT:%=$(CUDA)/%.cubin)
+# Of the traced rows those whose name contains a word of TRACES; the rest have no image.
+TRACES ?= sm100_bf16_d128 helpers_sm100
+CUDA_TRACED_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_TRACED),$(if $(or $(filter all,$(TRACES)),$(strip $(foreach t,$(TRACES),$(findstring $(t),$(n))))),$(n)))))
+# Their cubins cost as much again, and a driver assembles PTX too: with TRACES=all they are made, to
+# see that nothing spills.
+CUDA_PTX   := $(CUDA_BUILT) $(CUDA_TRACED_BUILT)
+CUDA_CUBIN := $(CUDA_BUILT) $(if $(filter all,$(TRACES)),$(CUDA_TRACED_BUILT))
+CUDA_IMAGES := $(CUDA_PTX:%=$(CUDA)/%.ptx) $(CUDA_CUBIN:%=$(CUDA)/%.cubin)
 
 # Words of a name: gqa decode sm90 bf16 d128 g8.
 cuda_word   = $(word $(2),$(subst _, ,$(1)))
@@ -18,12 +27,12 @@ cuda_number = $(subst s,,$(subst m,,$(subst d,,$(subst o,,$(subst u,,$(call cuda
 # sm_100f: one image for the whole family, B200 (sm_100) and B300 (sm_103).
 cuda_arch   = $(cuda_number)$(if $(filter 80,$(cuda_number)),,$(if $(filter 100,$(cuda_number)),f,a))
 cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu
-cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(findstring helpers,$(1)),,-DGQA_KERNEL_NAME=$(1) \
+cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(filter %_trace,$(1)),-DGQA_TRACE=1) $(if $(findstring helpers,$(1)),,-DGQA_KERNEL_NAME=$(1) \
   -DGQA_KV=GQA_KV_$(call cuda_word,$(1),4) -DGQA_HEAD_DIM=$(patsubst d%,%,$(call cuda_word,$(1),5)) \
   -DGQA_GROUP=$(patsubst g%,%,$(call cuda_word,$(1),6)))
 
 define cuda_rules # $(1) name
-$(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h
+$(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h $(if $(filter %_trace,$(1)),src/cuda/trace.h src/cuda/trace.def)
 	@mkdir -p $$(@D)
 	@echo "nvcc $(1)"
 	@$(NVCC) $(NVCC_FLAGS) $(NVCC_EXTRA) -gencode arch=compute_$(call cuda_arch,$(1)),code=compute_$(call cuda_arch,$(1)) \
@@ -31,12 +40,12 @@ $(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/a
 $(CUDA)/$(1).cubin: $(CUDA)/$(1).ptx
 	@$(PTXAS) $(PTXAS_FLAGS) $(PTXAS_EXTRA) -arch=sm_$(call cuda_arch,$(1)) $$< -o $$@
 endef
-$(foreach n,$(CUDA_BUILT),$(eval $(call cuda_rules,$(n))))
+$(foreach n,$(CUDA_PTX),$(eval $(call cuda_rules,$(n))))
 
 # Which rows have images: kernels.c asks per row.
 $(CUDA)/images.h: src/cuda/instances.def src/cuda/part.mk FORCE_IMAGES
 	@mkdir -p $(@D)
-	@{ $(foreach n,$(CUDA_NAMES),echo "#define GQA_HAS_$(n) $(if $(filter $(n),$(CUDA_BUILT)),1,0)";) } > $@.new
+	@{ $(foreach n,$(CUDA_NAMES) $(CUDA_TRACED),echo "#define GQA_HAS_$(n) $(if $(filter $(n),$(CUDA_CUBIN)),1,$(if $(filter $(n),$(CUDA_PTX)),PTX,0))";) } > $@.new
 	@cmp -s $@.new $@ || mv $@.new $@; rm -f $@.new
 	$(if $(NVCC),,@echo "no nvcc: GPU kernels are listed but have no images; set NVCC=")
 .PHONY: FORCE_IMAGES
