@@ -317,6 +317,14 @@ static void strong_access(struct warp *w, const struct insn *i, u64 key, u32 acc
 
 /* --- Generic accesses --- */
 
+void check_peer(struct warp *w, const struct insn *i, struct cta *c) {
+    if (w->check && c != w->cta && !w->check->cluster_passed)
+        emu_report(w, i, EMU_DSMEM,
+                   "shared memory of CTA %u of the cluster before a barrier.cluster showed that it "
+                   "runs",
+                   c->rank);
+}
+
 void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 addr, u32 bytes,
                u32 acc) {
     struct actor a;
@@ -354,11 +362,7 @@ void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u6
         strong_access(w, i, 1ull << 63 | (u64)c->cluster->number << 32 | (u64)c->rank << 24 | off,
                       acc);
     a.epoch = clk_g(w->check->clock)[w->check->agent];
-    if (c != w->cta && !w->check->cluster_passed)
-        emu_report(
-            w, i, EMU_DSMEM,
-            "shared memory of CTA %u of the cluster before a barrier.cluster showed that it runs",
-            c->rank);
+    check_peer(w, i, c);
     if (acc & ACC_READ)
         shadow_smem(&a, c, off, bytes, false);
     if (acc & ACC_WRITE)

@@ -8,6 +8,8 @@
 /* A lane's access through the generic proxy, after mem_at accepted it. */
 void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 addr, u32 bytes,
                u32 acc);
+/* The other CTA's shared memory may be used: it is known to run. */
+void check_peer(struct warp *w, const struct insn *i, struct cta *c);
 enum fence_kind {
     FENCE_MEMORY,
     FENCE_ASYNC,

@@ -168,7 +168,8 @@ void check_cta_exit(struct cta *c) {
         for (struct item *it = e->active[k]->head; it; it = it->next)
             /* st.async (AG_REMOTE) carries its data in registers: it outlives its CTA, not its
              * reader, as in FlashInfer's cluster reduction. */
-            if (it->cta == c && e->active[k]->kind == AG_TMA_LOAD)
+            if (it->cta == c && (e->active[k]->kind == AG_TMA_LOAD ||
+                                 (e->active[k]->kind == AG_TMA_STORE && !it->has_read)))
                 emu_report_at(e, c, it->warp, it->loc, EMU_EXIT,
                               "the CTA exits while this asynchronous operation is under way");
 }

@@ -163,6 +163,7 @@ struct item {
     u32 rows;                     /* timing: ranges touched */
     bool remote;                  /* timing: within the cluster */
     bool atomic;                  /* its global writes are element-wise atomic */
+    bool has_read;                /* a store that no longer needs its CTA's shared memory */
     struct item_check *check;
     void *payload; /* freed with the item */
 };

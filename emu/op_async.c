@@ -328,6 +328,7 @@ static int op_remote(struct warp *w, const struct insn *i, u32 m) {
         if (c != r->dst)
             emu_fault(w, i, "lane %u: data go to CTA %u, the mbarrier is in CTA %u", l,
                       r->dst->rank, c->rank);
+        check_peer(w, i, c);
         for (u32 k = 0; k < i->n; k++)
             memcpy(r->data + k * i->size, (const u8 *)reg_at(w, i->ops[k]) + l * i->size, i->size);
         it->pc = (u32)(i - w->code);

@@ -53,7 +53,7 @@ static bool store_step(struct emu *e, struct item *it) {
     e->running = w;
     e->at = &it->grid->fn->code[it->pc];
     if (!x->have_read) {
-        x->have_read = true;
+        x->have_read = it->has_read = true;
         x->copy = malloc(x->span);
         if (!x->copy)
             abort();

@@ -2,11 +2,11 @@
  *
  * tests/emu/litmus/NAME.lit holds programs; each is the body of a kernel k(out, in).
  *
- *   = name [grid=N] [block=N] [cluster=N] [part=sm_X] [pdl] [balance] [unread] [same-sm]    begins
- * a program; balance and unread: options of the emulator; same-sm: a part of one SM ! TAG check a
- * fault and the check that must report it within five seeds; "fault" is a stop, "hang" a hang =
- * text #- TAG       the line is left out in fault TAG text #+ TAG         the line is there only in
- * fault TAG
+ *   = name [maxnreg=N] [grid=N] [block=N] [cluster=N] [part=sm_X] [pdl] [balance] [unread]
+ * [same-sm]    begins a program; balance and unread: options of the emulator; same-sm: a part of
+ * one SM ! TAG check a fault and the check that must report it within five seeds; "fault" is a
+ * stop, "hang" a hang = text #- TAG       the line is left out in fault TAG text #+ TAG         the
+ * line is there only in fault TAG
  *
  * The program without its faults must be clean under every policy and seed.  Declared for it: %out,
  * %in (64-bit), %buf (4096 bytes of shared memory, aligned to 1024), %bar (4 words for mbarriers),
@@ -20,7 +20,7 @@ enum { WORDS = 4096, TEXT = 1 << 16, MAX_FAULTS = 8 };
 
 static const char head[] =
     ".version 9.0\n.target %s\n.address_size 64\n"
-    ".visible .entry k(.param .u64 p_out, .param .u64 p_in)\n{\n"
+    ".visible .entry k(.param .u64 p_out, .param .u64 p_in)%s\n{\n"
     ".shared .align 1024 .b8 s_buf[4096];\n.shared .align 8 .b8 s_bar[32];\n"
     ".reg .b64 %%out, %%in, %%rd<50>;\n.reg .b32 %%buf, %%bar, %%tid, %%lane, %%warp, %%cta, "
     "%%rank, %%r<100>;\n"
@@ -33,6 +33,7 @@ static const char head[] =
 struct program {
     char name[64], part[16];
     unsigned grid, block, cluster;
+    unsigned maxnreg;
     bool pdl, balance, unread, same_sm;
     char body[TEXT];
     char tag[MAX_FAULTS][24], check[MAX_FAULTS][24];
@@ -41,7 +42,10 @@ struct program {
 
 /* The body for one fault (NULL: none). */
 static void write_body(const struct program *p, const char *tag, char *to, size_t n) {
-    size_t k = (size_t)snprintf(to, n, head, p->part);
+    char directive[40] = "";
+    if (p->maxnreg)
+        snprintf(directive, sizeof directive, " .maxnreg %u", p->maxnreg);
+    size_t k = (size_t)snprintf(to, n, head, p->part, directive);
     for (const char *s = p->body; *s;) {
         const char *e = strchr(s, '\n');
         size_t len = (size_t)(e - s);
@@ -151,6 +155,7 @@ static void begin(struct program *p, char *line) {
     while ((w = strtok_r(NULL, " \n", &save))) {
         sscanf(w, "grid=%u", &p->grid);
         sscanf(w, "block=%u", &p->block);
+        sscanf(w, "maxnreg=%u", &p->maxnreg);
         sscanf(w, "cluster=%u", &p->cluster);
         sscanf(w, "part=%15s", p->part);
         p->pdl |= !strcmp(w, "pdl");

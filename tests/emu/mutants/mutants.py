@@ -94,6 +94,7 @@ KINDS = [
     ("barrier count too low", r"mbarrier\.init", operand(1, -1)),
     ("barrier not initialised", r"mbarrier\.init", drop),
     ("ring modulus", r"setp\.(eq|ne)\.[su]32\s+%p\d+,\s*%r\d+,\s*([2-9]|\d\d);@pipe.cuh", replace_last_number(1)),
+    ("warp barrier dropped", r"bar\.warp\.sync", drop),
     ("init fence dropped", r"fence\.mbarrier_init", drop),
     ("proxy fence dropped", r"fence\.proxy\.async", drop),
     ("commit dropped", r"tcgen05\.commit", drop),
@@ -125,13 +126,20 @@ KINDS = [
 
 # --- Where a line comes from ---
 
+def readable(mangled):
+    """The last name of a mangled one."""
+    rest, name = re.sub(r"^_ZN?", "", mangled), mangled
+    while m := re.match(r"(\d+)", rest):
+        name, rest = rest[m.end():m.end() + int(m[1])], rest[m.end() + int(m[1]):]
+    return name
+
+
 def function_names(text):
     """Label of an .info_string -> a readable name."""
     names = {}
     for m in re.finditer(r"^\$L__(info_string\d+):\n((?:\.b8 \d+\n)+)", text, re.M):
         raw = bytes(int(x) for x in re.findall(r"\d+", re.sub(r"\.b8", "", m[2]))).rstrip(b"\0").decode(errors="replace")
-        n = re.match(r"_Z(?:N\d+)?(\d+)(\w+)", raw)
-        names["$L__" + m[1]] = n[2][:int(n[1])] if n else raw
+        names["$L__" + m[1]] = readable(raw)
     return names
 
 
