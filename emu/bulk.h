@@ -17,7 +17,7 @@ enum { /* insn.flags */
 };
 
 struct bulk { /* operands of all forms, kept with the instruction */
-    ref dst, src, size, mbar, mask, map;
+    ref dst, src, size, mbar, mask, map, bytes; /* bytes: of cp_mask */
     s64 dst_off, src_off, mbar_off, map_off;
     ref coord[5], offset[3];
     u32 ncoords, dims, noffsets;

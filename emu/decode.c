@@ -13,7 +13,7 @@
 #define BITS " b16 b32 b64 "
 #define MEMT " b8 u8 s8 b16 u16 s16 b32 u32 s32 b64 u64 s64 b128 f32 f64 f16 bf16 f16x2 bf16x2 "
 #define RND  " rn rz rm rp "
-#define SEM  " weak relaxed acquire release acq_rel sc volatile cta cluster gpu sys "
+#define SEM  " weak relaxed acquire release acq_rel sc volatile mmio cta cluster gpu sys "
 #define SPACE                                                                                      \
     " global shared shared::cta shared::cluster local param param::entry param::func const "
 #define CACHE                                                                                      \

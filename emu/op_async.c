@@ -362,7 +362,12 @@ static void remote(struct dec *d, u32 op) {
     in->target = op | (u32)t << 8;
     in->fn = op_remote;
 }
+/* .release: an ordinary store or reduction, done at once: one legal moment of many. */
 void dec_st_async(struct dec *d) {
+    if (dec_has(d, "release")) {
+        dec_st(d);
+        return;
+    }
     remote(d, 99);
 }
 void dec_red_async(struct dec *d) {
@@ -370,9 +375,49 @@ void dec_red_async(struct dec *d) {
                                         "exch", "and", "or",  "xor", NULL};
     int k = dec_one_of(d, names);
     enum type t = dec_type(d, 0);
+    if (dec_has(d, "release")) {
+        if (k)
+            dec_fail(d, "the operation is add");
+        dec_red(d);
+        return;
+    }
     if (k < 0 || t == T_F32 || t == T_F64)
         dec_fail(d, "an integer operation is due");
     remote(d, (u32)k);
+}
+
+/* --- st.bulk --- */
+
+static int op_st_bulk(struct warp *w, const struct insn *i, u32 m) {
+    FOR_LANES(l, m) {
+        const u64 a = lane_address(w, i, i->a, l), bytes = lane_value(w, i->b, l, i->size == 8);
+        if (bytes % 8 || a % 8 || bytes > 16777216)
+            emu_fault(w, i, "lane %u: %llu bytes at 0x%llx: multiples of 8, at most 16777216", l,
+                      (unsigned long long)bytes, (unsigned long long)a);
+        for (u64 k = 0; k < bytes; k += 8) {
+            u8 *p = mem_at(w, i, l, i->space, a + k, 8, ACC_WRITE);
+            if (w->check)
+                check_mem(w, i, l, i->space, a + k, 8, ACC_WRITE);
+            memset(p, 0, 8);
+        }
+    }
+    w->cta->grid->emu->progress++;
+    return NEXT;
+}
+void dec_st_bulk(struct dec *d) {
+    struct insn *in = d->in;
+    bool wide;
+    u32 lane = 8;
+    dec_nops(d, 3, 3);
+    in->space = (u8)dec_space(d);
+    in->a = dec_addr(d, &d->op[0], in->space, &in->imm, &wide);
+    in->flags = wide ? MEM_WIDE_ADDR : 0u;
+    in->b = d->op[1].kind == OP_REG ? dec_any(d, &d->op[1], false, &lane)
+                                    : dec_src(d, &d->op[1], T_B64);
+    in->size = (u8)lane;
+    if (dec_imm(d, &d->op[2]))
+        dec_fail(d, "the value must be 0");
+    in->fn = op_st_bulk;
 }
 
 void warp_free_parts(struct warp *w) {

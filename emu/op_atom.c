@@ -104,6 +104,27 @@ static int op_atom(struct warp *w, const struct insn *i, u32 m) {
     return YIELD;
 }
 
+/* exch and cas of 16 bytes */
+static int op_atom_128(struct warp *w, const struct insn *i, u32 m) {
+    bool changed = false;
+    FOR_LANES(l, m) {
+        const u64 a = lane_address(w, i, i->a, l);
+        u8 *p = mem_at(w, i, l, i->space, a, 16, ACC_READ | ACC_WRITE | ACC_ATOMIC), old[16];
+        if (w->check)
+            check_mem(w, i, l, i->space, a, 16, ACC_READ | ACC_WRITE | ACC_ATOMIC);
+        const u8 *b = (const u8 *)reg_at(w, i->b) + 16 * l;
+        memcpy(old, p, 16);
+        if (i->c == REF_NONE)
+            memcpy(p, b, 16);
+        else if (!memcmp(p, b, 16))
+            memcpy(p, (const u8 *)reg_at(w, i->c) + 16 * l, 16);
+        changed |= memcmp(old, p, 16) != 0;
+        memcpy((u8 *)reg_at(w, i->d) + 16 * l, old, 16);
+    }
+    w->cta->grid->emu->progress += changed;
+    return YIELD;
+}
+
 static void atomic(struct dec *d, bool has_dst) {
     struct insn *in = d->in;
     enum type t = dec_type(d, 0);
@@ -113,7 +134,7 @@ static void atomic(struct dec *d, bool has_dst) {
         for (int j = 0; aop_names[j]; j++)
             if (!strcmp(d->word[k], aop_names[j]))
                 op = j;
-    if (op < 0 || t == T_B128)
+    if (op < 0 || (t == T_B128 && ((op != A_CAS && op != A_EXCH) || !has_dst)))
         dec_fail(d, "this operation is not supported");
     u32 at = has_dst ? 1 : 0, n = dec_has(d, "v8")   ? 8
                                   : dec_has(d, "v4") ? 4
@@ -147,7 +168,7 @@ static void atomic(struct dec *d, bool has_dst) {
             dec_vec(d, &d->op[0], t, true, r, n);
         dec_vec(d, &d->op[at + 1], t, false, r + n, n);
     }
-    in->fn = op_atom;
+    in->fn = t == T_B128 ? op_atom_128 : op_atom;
 }
 void dec_atom(struct dec *d) {
     atomic(d, true);

@@ -9,7 +9,8 @@ static struct bulk *new_bulk(struct dec *d) {
                        .size = REF_NONE,
                        .mbar = REF_NONE,
                        .mask = REF_NONE,
-                       .map = REF_NONE};
+                       .map = REF_NONE,
+                       .bytes = REF_NONE};
     d->in->ops = (const void *)b;
     return b;
 }
@@ -30,6 +31,11 @@ static void trailing(struct dec *d, struct bulk *b, u32 at) {
         if (at >= d->nops)
             dec_fail(d, "a cache policy is due");
         dec_src(d, &d->op[at++], T_B64);
+    }
+    if (dec_has(d, "cp_mask")) {
+        if (at >= d->nops)
+            dec_fail(d, "a byte mask is due");
+        b->bytes = dec_src(d, &d->op[at++], T_U16);
     }
     if (at != d->nops)
         dec_fail(d, "%u operands too many", d->nops - at);
@@ -150,7 +156,7 @@ void dec_bulk(struct dec *d) {
             dec_fail(d, "%s", why);
     }
     if (dec_has(d, "bulk_group")) {
-        dec_nops(d, 3, 4);
+        dec_nops(d, 3, 5);
         b->dst = dec_addr(d, &d->op[0], SP_GLOBAL, &b->dst_off, &wide);
         b->src = dec_addr(d, &d->op[1], SP_SHARED, &b->src_off, &wide);
         wide_flag(d, wide, B_WIDE_SRC);
@@ -161,6 +167,8 @@ void dec_bulk(struct dec *d) {
     }
     if (!dec_has(d, "mbarrier::complete_tx::bytes"))
         dec_fail(d, "a completion mechanism is due");
+    if (dec_has(d, "cp_mask"))
+        dec_fail(d, ".cp_mask is for copies to global memory");
     dec_nops(d, 4, 6);
     load_operands(d, b);
     bool global = dec_has(d, "global");

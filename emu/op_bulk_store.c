@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 struct store {
-    bool tensor, reduce, have_read, twin;
+    bool tensor, reduce, have_read, twin, masked;
+    u16 bytes_on; /* cp_mask: bytes of each 16 that are written */
     struct tensormap_copy c;
     u64 dst;
     u32 src, bytes, span, group, next, units;
@@ -39,6 +40,14 @@ static void store_write(struct emu *e, struct item *it, struct store *x, u32 fir
         return;
     }
     u64 to = x->dst + first * 16ull;
+    if (x->masked) {
+        for (u32 k = 0; k < n * 16; k++)
+            if (x->bytes_on >> k % 16 & 1) {
+                store_check(e, it, x, to + k, 1);
+                *(u8 *)(uintptr_t)(to + k) = x->copy[first * 16 + k];
+            }
+        return;
+    }
     store_check(e, it, x, to, n * 16ull);
     if (x->reduce)
         reduce_elements(x->type, x->op, (void *)(uintptr_t)to, x->copy + first * 16, n * 16ull);
@@ -127,6 +136,9 @@ int op_bulk_store(struct warp *w, const struct insn *i, u32 m) {
         x->bytes = x->span = bytes;
         x->units = bytes / 16;
         x->type = b->type;
+        x->masked = b->bytes != REF_NONE;
+        if (x->masked)
+            x->bytes_on = (u16)((const u32 *)reg_at(w, b->bytes))[l];
         store_post(w, i, l, it, x, b);
     }
     return NEXT;

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 #include "access.h"
+#include "num.h"
 #include "tcgen05.h"
 #include "tmem.h"
 #include <stdlib.h>
@@ -307,6 +308,32 @@ static int op_ld(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
+/* flags: 1 signed, 2 f32, 4 abs, 8 NaN; size: 1 max; d: the reduction over a lane's registers */
+static int op_ld_red(struct warp *w, const struct insn *i, u32 m) {
+    const struct move *v = (const void *)i->ops;
+    u32 *d = reg_at(w, i->d);
+    op_ld(w, i, m);
+    FOR_LANES(l, m) {
+        u32 r = 0;
+        for (u32 k = 0; k < i->nops; k++) {
+            u32 x = ((const u32 *)reg_at(w, v->regs[k]))[l];
+            x = i->flags & 4 ? x & 0x7fffffff : x;
+            const bool less = i->flags & 1 ? (s32)x < (s32)r : x < r;
+            if (!k)
+                r = x;
+            else if (i->flags & 2)
+                r = num_bits32(
+                    (i->size ? num_max : num_min)(num_float(r), num_float(x), i->flags & 8, false));
+            else
+                r = less != (i->size != 0) ? x : r;
+        }
+        d[l] = r;
+    }
+    if (w->check)
+        check_tcgen_pending(w, i, &i->d, 1);
+    return NEXT;
+}
+
 static int op_st(struct warp *w, const struct insn *i, u32 m) {
     const struct move *v = (const void *)i->ops;
     const u32 *regs[128];
@@ -351,6 +378,18 @@ void dec_tcgen_ld(struct dec *d) {
     dec_nops(d, 2, 3);
     dec_move(d, &d->op[1], &d->op[0], d->nops == 3 ? &d->op[2] : NULL, true);
     d->in->fn = op_ld;
+}
+void dec_tcgen_ld_red(struct dec *d) {
+    const enum type t = dec_type(d, 0);
+    dec_nops(d, 3, 4);
+    if (dec_has(d, "min") == dec_has(d, "max") || t == T_NONE)
+        dec_fail(d, "min or max, and a type, are due");
+    dec_move(d, &d->op[2], &d->op[0], d->nops == 4 ? &d->op[3] : NULL, true);
+    d->in->d = dec_dst(d, &d->op[1], T_B32);
+    d->in->size = dec_has(d, "max");
+    d->in->flags = (t == T_S32) | (t == T_F32 ? 2u : 0u) | (dec_has(d, "abs") ? 4u : 0u) |
+                   (dec_has(d, "NaN") ? 8u : 0u);
+    d->in->fn = op_ld_red;
 }
 void dec_tcgen_st(struct dec *d) {
     dec_nops(d, 2, 3);
