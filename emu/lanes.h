@@ -78,4 +78,32 @@ static inline void dec_3(struct dec *d, enum type t) {
     d->in->c = dec_src(d, &d->op[3], t);
 }
 
+/* name, expression; made for 16, 32 and 64 bits, with a table by type */
+#define WRAP2(n, e)                                                                                \
+    DEF2(n##_16, u32, u32, u16, e)                                                                 \
+    DEF2(n##_32, u32, u32, u32, e)                                                                 \
+    DEF2(n##_64, u64, u64, u64, e)                                                                 \
+    WRAP_TABLE(n)
+#define WRAP1(n, e)                                                                                \
+    DEF1(n##_16, u32, u16, u16, e)                                                                 \
+    DEF1(n##_32, u32, u32, u32, e)                                                                 \
+    DEF1(n##_64, u64, u64, u64, e)                                                                 \
+    WRAP_TABLE(n)
+#define WRAP_TABLE(n)                                                                              \
+    static const handler t_##n[T_COUNT] = {                                                        \
+        [T_B16] = n##_16, [T_U16] = n##_16, [T_S16] = n##_16, [T_B32] = n##_32, [T_U32] = n##_32,  \
+        [T_S32] = n##_32, [T_B64] = n##_64, [T_U64] = n##_64, [T_S64] = n##_64};
+
+/* The handler by type out of such a table. */
+static inline void dec_table2(struct dec *d, const handler *table) {
+    enum type t = dec_type(d, 0);
+    dec_2(d, t);
+    d->in->fn = table[t];
+}
+static inline void dec_table1(struct dec *d, const handler *table) {
+    enum type t = dec_type(d, 0);
+    dec_1(d, t);
+    d->in->fn = table[t];
+}
+
 #endif
