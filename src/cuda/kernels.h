@@ -21,7 +21,7 @@ enum kernel_arch {
 };
 
 struct kernel_image {
-    const unsigned char *cubin, *cubin_end; /* equal where none was built */
+    const unsigned char *cubin, *cubin_end; /* or several, as a fat binary; equal: not built */
     const char *ptx, *ptx_end;              /* likewise; NUL-terminated text */
 };
 

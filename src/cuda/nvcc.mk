@@ -6,5 +6,6 @@ endif
 ifeq ($(origin PTXAS),undefined)
 PTXAS := $(if $(NVCC),$(dir $(NVCC))ptxas)
 endif
+FATBINARY ?= $(dir $(PTXAS))fatbinary
 NVCC_FLAGS  := -std=c++17 -lineinfo -Werror all-warnings -Isrc/cuda
 PTXAS_FLAGS := -lineinfo -warn-spills -Werror

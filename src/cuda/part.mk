@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# GPU kernels: one PTX and one cubin per line of instances.def (.cu -> nvcc -> .ptx -> ptxas ->
+# GPU kernels: one PTX and one image per line of instances.def (.cu -> nvcc -> .ptx -> ptxas ->
 # .cubin), embedded by kernels.c. Without nvcc the library is built with the rows but no images.
+# The portable kernels' image is a fat binary of cubins for every generation, so that none is
+# compiled at run time: Hopper and Blackwell take them for what their own kernels do not do.
 #   make ONLY=sm90_bf16_d128     only kernels whose name contains this, and the helpers
 #   make NVCC=/path/to/nvcc      which compiler;  make NVCC=  none
 include src/cuda/nvcc.mk
@@ -24,6 +26,7 @@ CUDA_IMAGES := $(CUDA_PTX:%=$(CUDA)/%.ptx) $(CUDA_CUBIN:%=$(CUDA)/%.cubin)
 # Words of a name: gqa decode sm90 bf16 d128 g8.
 cuda_word   = $(word $(2),$(subst _, ,$(1)))
 cuda_number = $(subst s,,$(subst m,,$(subst d,,$(subst o,,$(subst u,,$(call cuda_word,$(1),3))))))
+cuda_portable = 80 90 100 120
 # sm_100f: one image for the whole family, B200 (sm_100) and B300 (sm_103).
 cuda_arch   = $(cuda_number)$(if $(filter 80,$(cuda_number)),,$(if $(filter 100,$(cuda_number)),f,a))
 cuda_source = src/cuda/$(if $(findstring helpers,$(1)),combine,decode_$(call cuda_word,$(1),3)).cu
@@ -31,6 +34,15 @@ cuda_macros = -DGQA_ARCH=$(cuda_number) $(if $(filter %_trace,$(1)),-DGQA_TRACE=
   -DGQA_KV=GQA_KV_$(call cuda_word,$(1),4) -DGQA_HEAD_DIM=$(patsubst d%,%,$(call cuda_word,$(1),5)) \
   -DGQA_GROUP=$(patsubst g%,%,$(call cuda_word,$(1),6)))
 
+# $(1) architecture, $(2) the PTX, $(3) the image. No kernel may spill on the GPU that it is made for;
+# of the portable ones, those for 512-wide heads spill 4 to 28 bytes elsewhere than on sm_80.
+cuda_assemble = $(PTXAS) $(if $(filter 90 100 120,$(1)),-lineinfo,$(PTXAS_FLAGS)) \
+  $(PTXAS_EXTRA) -arch=sm_$(1) $(2) -o $(3)
+# $(1) the PTX, $(2) the fat binary
+cuda_fat = $(foreach a,$(cuda_portable),$(call cuda_assemble,$(a),$(1),$(2).$(a)) &&) \
+  $(FATBINARY) --compress-all --create=$(2) $(foreach a,$(cuda_portable),--image3=kind=elf$(comma)sm=$(a)$(comma)file=$(2).$(a)) && \
+  rm -f $(foreach a,$(cuda_portable),$(2).$(a))
+comma := ,
 define cuda_rules # $(1) name
 $(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h $(if $(filter %_trace,$(1)),src/cuda/trace.h src/cuda/trace.def)
 	@mkdir -p $$(@D)
@@ -38,7 +50,7 @@ $(CUDA)/$(1).ptx: $(call cuda_source,$(1)) $(wildcard src/cuda/*.cuh) src/cuda/a
 	@$(NVCC) $(NVCC_FLAGS) $(NVCC_EXTRA) -gencode arch=compute_$(call cuda_arch,$(1)),code=compute_$(call cuda_arch,$(1)) \
 	  $(call cuda_macros,$(1)) -ptx $$< -o $$@
 $(CUDA)/$(1).cubin: $(CUDA)/$(1).ptx
-	@$(PTXAS) $(PTXAS_FLAGS) $(PTXAS_EXTRA) -arch=sm_$(call cuda_arch,$(1)) $$< -o $$@
+	@$(if $(filter 80,$(cuda_number)),$(call cuda_fat,$$<,$$@),$(call cuda_assemble,$(call cuda_arch,$(1)),$$<,$$@))
 endef
 $(foreach n,$(CUDA_PTX),$(eval $(call cuda_rules,$(n))))
 
