@@ -187,6 +187,24 @@ static void describe(const struct run *r, struct trace *t) {
              r->info.splits, r->info.splits == 1 ? "" : "s", r->info.pdl ? ", PDL" : "");
 }
 
+/* Between a range that set something going and the wait that it ended: a copy, a product, a barrier
+ * under way. */
+static void print_flights(const struct trace_path *path, double end) {
+    struct trace_role all = {.life = 0};
+    for (size_t i = 0; i < path->count; i++)
+        if (path->steps[i].in_flight) {
+            struct gqa_trace_span s = *path->steps[i].span;
+            s.begin = path->steps[i].begin;
+            s.end = path->steps[i].end;
+            all.life += s.end - s.begin;
+            trace_add_wait(&all, &s);
+        }
+    printf("%-22s %6s %4.0f %%   ", "in flight", "", 100 * all.life / end);
+    for (int j = 0; j < 4 && all.waits[j].name && all.waits[j].ns > end / 200; j++)
+        printf("%safter %s %.0f %%", j ? ", " : "", all.waits[j].name, 100 * all.waits[j].ns / end);
+    printf("\n");
+}
+
 static void print_roles(const struct run *r, const struct trace *t) {
     struct trace_path path = trace_path_of(t, r->o->cta);
     struct trace_role roles[MAX_ROLES];
@@ -205,11 +223,7 @@ static void print_roles(const struct run *r, const struct trace *t) {
             printf("%s%s %.0f %%", j ? ", " : "", x->waits[j].name, 100 * x->waits[j].ns / x->life);
         printf("\n");
     }
-    double flight = 0;
-    for (size_t i = 0; i < path.count; i++)
-        flight += path.steps[i].in_flight ? path.steps[i].end - path.steps[i].begin : 0;
-    printf("%-22s %6s %4.0f %%   copies, products and barriers under way\n", "in flight", "",
-           100 * flight / t->end);
+    print_flights(&path, t->end);
     free(path.steps);
 }
 

@@ -186,7 +186,7 @@ struct trace_path trace_path_of(const struct trace *t, int cta) {
 
 /* --- Roles --- */
 
-static void add_wait(struct trace_role *r, const struct gqa_trace_span *s) {
+void trace_add_wait(struct trace_role *r, const struct gqa_trace_span *s) {
     enum { WAITS = sizeof r->waits / sizeof *r->waits };
     int i = 0;
     while (i < WAITS - 1 && r->waits[i].name && r->waits[i].name != s->name)
@@ -208,7 +208,7 @@ static struct trace_role role_of(const struct trace_lane *lane, const struct tra
         const struct gqa_trace_span *s = &lane->spans[i];
         if (s->kind == GQA_TRACE_WAIT) {
             r.waiting += s->end - s->begin;
-            add_wait(&r, s);
+            trace_add_wait(&r, s);
         } else {
             r.busy += s->end - s->begin;
         }

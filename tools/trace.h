@@ -74,6 +74,9 @@ struct trace_path trace_path_of(const struct trace *trace, int cta);
 int trace_roles(const struct trace *trace, int cta, const struct trace_path *path,
                 struct trace_role *roles, int room);
 
+/* Add a span's time to the share of its name. */
+void trace_add_wait(struct trace_role *role, const struct gqa_trace_span *span);
+
 /* "load", "softmax, odd tiles": a lane's label. */
 void trace_label(const struct trace_lane *lane, char *to, size_t size);
 

@@ -173,26 +173,27 @@ static int lane_of(const struct drawing *d, const struct trace_lane *lane) {
     return 0;
 }
 
-/* Along the bottom of the lanes; down or up, slanted, where something was in flight. */
-static void put_path(const struct drawing *d) {
+/* Along the bottom of the lanes: what a role did (`own`); between them what was in flight. */
+static void put_path(const struct drawing *d, bool own) {
     int last_y = -1;
     double last_x = 0;
-    fprintf(d->out, "<path class=\"path\" d=\"");
+    fprintf(d->out, "<path class=\"%s\" d=\"", own ? "path" : "flight");
     for (size_t i = 0; i < d->path.count; i++) {
         const struct trace_step *s = &d->path.steps[i];
         if (s->in_flight || s->end <= d->view->from || s->begin >= d->view->to)
             continue;
         const int y = y_of(lane_of(d, s->lane)) + BLOCK + 3;
         const double x = x_of(d, s->begin), end = x_of(d, s->end);
-        if (last_y < 0)
-            fprintf(d->out, "M%.1f %d ", end, y);
-        else if (last_y != y || fabs(end - last_x) > 0.5)
-            fprintf(d->out, "L%.1f %d ", end, y);
-        fprintf(d->out, "H%.1f ", x);
+        const double bend = fmin((last_x - end) / 2, 60);
+        if (own)
+            fprintf(d->out, "M%.1f %d H%.1f ", end, y, x);
+        else if (last_y >= 0 && last_x > end)
+            fprintf(d->out, "M%.1f %d C%.1f %d %.1f %d %.1f %d ", end, y, end + bend, y,
+                    last_x - bend, last_y, last_x, last_y);
         last_y = y;
         last_x = x;
     }
-    fprintf(d->out, "%s\"/>\n", last_y < 0 ? "M0 0" : "");
+    fprintf(d->out, "M0 0\"/>\n");
 }
 
 static const char style[] =
@@ -200,7 +201,8 @@ static const char style[] =
     ".title{font-size:15px;font-weight:600;fill:#1f2933}.role{font-size:12px;fill:#1f2933}"
     ".tick{font-size:11px;fill:#6b7480}.small{font-size:9.5px;fill:#9aa5b1}"
     ".name{font-size:10px}.lane{fill:#f7f8fa}.grid{stroke:#e4e7eb;fill:none}"
-    ".path{stroke:#1f2933;stroke-width:1.6;fill:none;stroke-linejoin:round}</style>\n";
+    ".path{stroke:#1f2933;stroke-width:2.6;fill:none}"
+    ".flight{stroke:#1f2933;stroke-width:1.1;stroke-dasharray:4 3;opacity:.6;fill:none}</style>\n";
 
 int trace_write_svg(const struct trace *trace, const struct trace_view *view, const char *path) {
     struct drawing d = {.trace = trace, .view = view};
@@ -218,7 +220,8 @@ int trace_write_svg(const struct trace *trace, const struct trace_view *view, co
     put_axis(&d);
     for (int i = 0; i < d.lanes; i++)
         put_lane(&d, i);
-    put_path(&d);
+    put_path(&d, false);
+    put_path(&d, true);
     put_legend(&d);
     fprintf(d.out, "</svg>\n");
     free(d.path.steps);
