@@ -226,16 +226,16 @@ static bool pick(struct warp *w, const struct timing *t) {
             w->cur = k;
         }
     }
-    if (isinf(best))
-        return false;
-    struct split *s = &w->splits[w->cur];
-    if (s->state == SPLIT_BLOCKED) { /* a try_wait that has waited long enough */
-        w->cta->grid->time->count[w->id].wait[KEY_MBAR] += t->p->try_limit;
-        s->t = best;
-        s->state = SPLIT_RUN;
-        s->wake_false = 1;
-    }
-    return true;
+    return !isinf(best);
+}
+
+/* A try_wait that has waited long enough answers "no". Not before its time has come: until then a
+ * completed phase may still wake it. */
+static void give_up(struct warp *w, struct split *s, double at) {
+    w->cta->grid->time->count[w->id].wait[KEY_MBAR] += at - s->t;
+    s->t = at;
+    s->state = SPLIT_RUN;
+    s->wake_false = 1;
 }
 
 /* Runs the warp while nothing else is due earlier. */
@@ -245,9 +245,13 @@ static void warp_turn(struct emu *e, struct warp *w) {
         struct split *s = &w->splits[w->cur];
         const struct insn *i = &w->code[s->pc];
         u32 m = s->mask;
-        double at = s->t > w->time->t ? s->t : w->time->t;
+        const bool blocked = s->state == SPLIT_BLOCKED;
+        const double due = s->t + (blocked ? t->p->try_limit : 0);
+        double at = due > w->time->t ? due : w->time->t;
         if (t->n && at > t->heap[0].at)
             break;
+        if (blocked)
+            give_up(w, s, at);
         t->now = at;
         e->running = w;
         e->at = i;
