@@ -419,6 +419,8 @@ void grid_cta_launched(struct cta *c) {
 }
 
 void grid_free(struct grid *g) {
+    if (g->workspace)
+        emu_free_mem(g->emu, g->workspace);
     free(g->params);
     free(g->order);
     time_grid_free(g);

@@ -231,6 +231,7 @@ struct grid {
     struct clock *end_clock;
     struct time_grid *time;
     u64 insns;
+    u64 workspace; /* of cooperative launches, made when %envreg1 or %envreg2 is read */
 };
 
 struct allocation {

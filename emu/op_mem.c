@@ -288,13 +288,39 @@ static int mov_unpack_64(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
-enum clock_kind { CK_CLOCK, CK_CLOCK_HI, CK_CLOCK64, CK_TIMER, CK_TIMER_LO, CK_TIMER_HI, CK_ZERO };
+enum clock_kind {
+    CK_CLOCK,
+    CK_CLOCK_HI,
+    CK_CLOCK64,
+    CK_TIMER,
+    CK_TIMER_LO,
+    CK_TIMER_HI,
+    CK_ZERO,
+    CK_WORK_HI,
+    CK_WORK_LO
+};
+/* What cooperative groups synchronise a grid with: the workspace's bytes, then a barrier word of
+ * zero. */
+static u64 workspace(struct grid *g) {
+    if (!g->workspace) {
+        g->workspace = emu_alloc(g->emu, 64);
+        if (!g->workspace)
+            return 0;
+        memset((void *)(uintptr_t)g->workspace, 0, 64);
+        *(u32 *)(uintptr_t)g->workspace = 64;
+        emu_host_write(g->emu, g->workspace, 64);
+    }
+    return g->workspace;
+}
+
 static int mov_clock(struct warp *w, const struct insn *i, u32 m) {
     struct emu *e = w->cta->grid->emu;
     u64 t = w->time ? time_globaltimer(w) : e->time_ns, cycles = w->time ? time_clock(w) : t * 2;
     u64 v = i->n == CK_TIMER || i->n == CK_TIMER_LO  ? t
             : i->n == CK_CLOCK || i->n == CK_CLOCK64 ? cycles
             : i->n == CK_ZERO                        ? 0
+            : i->n == CK_WORK_HI                     ? workspace(w->cta->grid) >> 32
+            : i->n == CK_WORK_LO                     ? (u32)workspace(w->cta->grid)
             : i->n == CK_CLOCK_HI                    ? cycles >> 32
                                                      : t >> 32;
     e->time_ns += w->time ? 0 : 20;
@@ -308,8 +334,8 @@ static int mov_clock(struct warp *w, const struct insn *i, u32 m) {
 }
 static bool mov_special(struct dec *d, enum type t) {
     static const char *const names[] = {
-        "%clock",          "%clock_hi",       "%clock64", "%globaltimer",
-        "%globaltimer_lo", "%globaltimer_hi", "%envreg0", NULL};
+        "%clock",          "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
+        "%globaltimer_hi", "%envreg0",  "%envreg1", "%envreg2",     NULL};
     if (d->op[1].kind != OP_SPECIAL)
         return false;
     for (int k = 0; names[k]; k++)
