@@ -91,7 +91,39 @@ def ours(**fields):
     return contender
 
 
+def fa4(x):
+    """FlashAttention-4, for Blackwell; its own choice of splits. K and V as views [b][n][heads][d]."""
+    from flash_attn.cute import flash_attn_func
+    q = x.q.transpose(1, 2)
+
+    def call(i):
+        out = flash_attn_func(q, x.k[i].transpose(1, 2), x.v[i].transpose(1, 2), causal=False)
+        return out[0] if isinstance(out, tuple) else out
+    return call
+
+
+def flashinfer(x):
+    """FlashInfer's decode over pages of 64 tokens, planned once, kernels of its own choice."""
+    from flashinfer import BatchDecodeWithPagedKVCacheWrapper
+    batch, heads, tokens, d = x.k.shape[1:]
+    pages = tokens // 64
+    wrapper = BatchDecodeWithPagedKVCacheWrapper(
+        torch.empty(256 << 20, dtype=torch.uint8, device="cuda"), "HND")
+    numbers = dict(dtype=torch.int32, device="cuda")
+    wrapper.plan(torch.arange(batch + 1, **numbers) * pages,
+                 torch.arange(batch * pages, **numbers), torch.full((batch,), 64, **numbers),
+                 x.q.shape[1], heads, d, 64, q_data_type=torch.bfloat16,
+                 kv_data_type=torch.bfloat16)
+
+    def paged(x):  # [b][heads][n][d] as [b * pages][heads][64][d]: a copy, once
+        return x.view(batch, heads, pages, 64, d).transpose(1, 2).reshape(-1, heads, 64, d)
+    caches = [(paged(k), paged(v)) for k, v in zip(x.k, x.v)]
+    q = x.q.squeeze(2)
+    return lambda i: wrapper.run(q, caches[i])
+
+
 PEERS = {"gqa": ours(), "gqa-pdl": ours(pdl=gqa.PDL_ON), "gqa-nopdl": ours(pdl=gqa.PDL_OFF),
+         "fa4": fa4, "flashinfer": flashinfer,  # where they can be imported
          "cudnn": sdpa(SDPBackend.CUDNN_ATTENTION), "flash": sdpa(SDPBackend.FLASH_ATTENTION)}
 
 
@@ -134,8 +166,8 @@ def measure(shape, names, options):
             call = PEERS[name](x)
             check(call, x)
             graphs[name] = (capture(call, x.sets), call)
-        except (RuntimeError, ValueError) as e:
-            why[name] = str(e).splitlines()[0][:120]
+        except Exception as e:  # whatever a peer raises, the others go on
+            why[name] = f"{type(e).__name__}: {str(e).splitlines()[0][:120] if str(e) else ''}"
             torch.cuda.synchronize()
     best = {}
     for r in range(options.rounds):

@@ -64,6 +64,7 @@ struct candidate {
     int schedule, finish, splits, cluster;
     int64_t ctas, slots, split_grains;
     bool is_whole; /* shares are whole units if all sequences are equally long */
+    bool by_rule;  /* a published rule's: it may add 16-bit outputs, which we never choose */
     double us;     /* predicted */
 };
 
@@ -265,7 +266,7 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
     c.slots = finish == GQA_FINISH_PARTIAL ? c.ctas : 0;
     if (c.ctas > INT32_MAX || c.units * kernel_rows[c.row].group > INT32_MAX)
         no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
-    else if (reduction_allows(s->p, finish))
+    else if (reduction_allows(s->p, finish) || (c.by_rule && s->p->reduction == GQA_REDUCE_AUTO))
         offer(s, c);
     else
         no(s->why, sizeof s->why, "the reduction asked for does not do %d splits", splits);
@@ -410,7 +411,7 @@ static int family_row(const struct search *s, enum kernel_arch arch, char *why, 
 static void offer_rule(struct search *s, int index, const struct split_rule *rule) {
     const struct kernel_row *row = &kernel_rows[index];
     const struct gqa_problem *p = s->p;
-    struct candidate c = {.row = index};
+    struct candidate c = {.row = index, .by_rule = true};
     c.row_tiles = (int)ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
     c.units = p->batch * p->kv_heads * c.row_tiles;
     if (c.units > INT32_MAX) {

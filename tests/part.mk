@@ -17,3 +17,4 @@ $(BUILD)/tests/test_untraced: tests/test_untraced $(CUDA_IMAGES)
 TESTS += $(BUILD)/tests/test_untraced
 
 .SECONDARY: $(TESTS:%=%.o)
+include tests/forms/forms.mk

@@ -4,7 +4,10 @@
  *
  *   test_kernels --device cuda:0 --shard 2/8     a part of the work, for several processes
  *   test_kernels --kernel sm90_bf16 --case group kernels and cases whose name contains this
- *   test_kernels --random 500                    how many random combinations of features */
+ *   test_kernels --random 500                    how many random combinations of features
+ *   test_kernels --pick 7                        each case once, on a kernel and a way to cut that
+ *                                                the number picks: 7, 8, ... are different samples
+ */
 #include "../oracle/memory_cuda.h"
 #include "../oracle/verify.h"
 
@@ -14,8 +17,8 @@
 
 static struct {
     const char *device, *kernel, *only;
-    int shard, shards, random, budget;
-} options = {.kernel = "", .only = "", .shards = 1, .random = -1};
+    int shard, shards, random, pick;
+} options = {.kernel = "", .only = "", .shards = 1, .random = -1, .pick = -1};
 
 static int passed, failed, skipped, refused;
 
@@ -40,7 +43,8 @@ static const struct variant {
 
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-static void run(struct verify_case *v, const struct verify_target *target,
+/* Returns false if the kernel does not do that. */
+static bool run(struct verify_case *v, const struct verify_target *target,
                 const struct variant *way) {
     const struct gqa_problem p = v->x.p;
     struct verify_report report;
@@ -50,7 +54,8 @@ static void run(struct verify_case *v, const struct verify_target *target,
         v->x.p.split_tokens = way->split_tokens;
         v->x.p.reduction = way->reduction;
     }
-    switch (verify_run(v, target, &report)) {
+    const enum verify_outcome outcome = verify_run(v, target, &report);
+    switch (outcome) {
     case VERIFY_PASS:
         passed++;
         break;
@@ -65,27 +70,35 @@ static void run(struct verify_case *v, const struct verify_target *target,
         break;
     }
     v->x.p = p;
+    return outcome != VERIFY_SKIP;
 }
 
-/* The case on every kernel of the device that was asked for. */
-static void run_case(struct verify_case *v, struct verify_target *target) {
+/* Can kernel i run here, and was it asked for? Its name stays where the report may keep it. */
+static const char *kernel_name(const struct verify_target *target, int i) {
+    static char name[sizeof((struct gqa_kernel_info *)0)->name];
+    struct gqa_kernel_info kernel = gqa_kernel_info_init();
+    gqa_device_kernel(target->device, i, &kernel, NULL);
+    memcpy(name, kernel.name, sizeof name);
+    const bool records = strstr(name, "_trace") && !strstr(options.kernel, "trace");
+    return kernel.available && !records && strstr(name, options.kernel) ? name : NULL;
+}
+
+/* The case on every kernel of the device that was asked for, or on the one that `pick` meets. */
+static void run_case(struct verify_case *v, struct verify_target *target, size_t number) {
     struct gqa_device_info info = gqa_device_info_init();
     const struct gqa_problem *p = &v->x.p;
-    const bool is_open = p->split_mode == GQA_SPLIT_AUTO && p->reduction == GQA_REDUCE_AUTO;
+    const bool is_open =
+        p->split_mode == GQA_SPLIT_AUTO && p->reduction == GQA_REDUCE_AUTO && !v->x.c->shards;
     gqa_device_describe(target->device, &info, NULL);
-    for (int i = 0; i < info.kernels; i++) {
-        struct gqa_kernel_info kernel = gqa_kernel_info_init();
-        gqa_device_kernel(target->device, i, &kernel, NULL);
-        const bool records = strstr(kernel.name, "_trace") && !strstr(options.kernel, "trace");
-        if (!kernel.available || records || !strstr(kernel.name, options.kernel))
-            continue;
-        static char name[sizeof kernel.name]; /* the report may keep it */
-        memcpy(name, kernel.name, sizeof name);
-        target->kernel = name;
-        if (!is_open || v->x.c->shards)
-            run(v, target, NULL);
-        for (int w = 0; is_open && !v->x.c->shards && w < VARIANTS; w++)
-            run(v, target, &variants[w]);
+    const int ways = is_open ? VARIANTS : 1, count = info.kernels * ways;
+    const int first =
+        options.pick < 0 ? 0 : (int)((number + (size_t)options.pick) * 7919 % (size_t)count);
+    for (int n = 0; n < count; n++) {
+        const int at = (first + n) % count;
+        target->kernel = kernel_name(target, at / ways);
+        if (target->kernel && run(v, target, is_open ? &variants[at % ways] : NULL) &&
+            options.pick >= 0)
+            break;
     }
 }
 
@@ -107,7 +120,7 @@ static void walk(struct verify_target *target, enum case_level level) {
             printf("skip: %s: %s\n", c->name, report.message);
             continue;
         }
-        run_case(&v, target);
+        run_case(&v, target, i);
         verify_close(&v);
     }
     case_list_free(&list);
@@ -168,6 +181,8 @@ int main(int argc, char **argv) {
             options.only = value(argc, argv, &i);
         else if (!strcmp(a, "--random"))
             options.random = atoi(value(argc, argv, &i));
+        else if (!strcmp(a, "--pick"))
+            options.pick = atoi(value(argc, argv, &i));
         else if (!strcmp(a, "--shard"))
             sscanf(value(argc, argv, &i), "%d/%d", &options.shard, &options.shards);
     }

@@ -21,6 +21,12 @@
 #include "shape.h"
 #include "trace.cuh"
 
+/* Products of 128 x 8 are what FlashInfer's decode does on B200s; older text of the ISA wants 16
+ * columns beside 128 rows. With -DGQA_LEAST_N=16 all kernels do (tested; see docs/kernels.md). */
+#ifndef GQA_LEAST_N
+#define GQA_LEAST_N 8
+#endif
+
 enum {
     HEAD_DIM = GQA_HEAD_DIM,
     ROWS = GQA_GROUP, /* query rows of a tile */
@@ -28,7 +34,9 @@ enum {
     KV_IS_FP8 = KV_TYPE == GQA_ARG_E4M3 || KV_TYPE == GQA_ARG_E5M2,
     KV_IS_BF16 = KV_TYPE == GQA_ARG_BF16,
     KV_BYTES = KV_IS_FP8 ? 1 : 2,
-    N = KV_IS_FP8 ? 2 * ROWS : ROWS, /* columns of both products */
+    N = KV_IS_FP8            ? 2 * ROWS /* columns of both products */
+        : ROWS < GQA_LEAST_N ? GQA_LEAST_N
+                             : ROWS,
 
     TILE = GQA_SM100_K_TOKENS,
     SPAN = GQA_SM100_SPAN(KV_BYTES, HEAD_DIM), /* bytes of a row in a slab */

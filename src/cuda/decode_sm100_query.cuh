@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A part's queries: Q in shared memory as the MMA wants it, and what softmax must know of its rows.
  *
- * Beside 16-bit caches Q has their type. Beside FP8 caches each element of Q is the sum of two
- * e4m3 numbers, in columns r and ROWS + r, after scaling the row so that its largest element is in
- * [128, 256): a bf16 element within 2^-10 of the largest is then exact. The same is done to the
- * weights, so nothing but the cache itself is FP8-coarse. */
+ * Beside 16-bit caches Q has their type; the planner refuses any other. Beside FP8 caches each
+ * element of Q is the sum of two e4m3 numbers, in columns r and ROWS + r, after scaling the row so
+ * that its largest element is in [128, 256): a bf16 element within 2^-10 of the largest is then
+ * exact. The same is done to the weights, so nothing but the cache itself is FP8-coarse. */
 #ifndef GQA_DECODE_SM100_QUERY_CUH
 #define GQA_DECODE_SM100_QUERY_CUH
 
 #include "decode_sm100.cuh"
 
-enum { PIECE = 8, PIECES = HEAD_DIM / PIECE }; /* elements a thread handles; of a row */
+enum {
+    PIECE = 8, /* elements a thread handles at once */
+    PIECES = HEAD_DIM / PIECE,
+    /* Columns beyond ROWS repeat rows; nobody reads their products. */
+    Q_ROWS = KV_IS_FP8 ? ROWS : N,
+};
 
 DEV float float_of(int type, uint32_t bits) {
     return type == GQA_ARG_BF16 ? __uint_as_float(bits << 16) : cvt_f32_f16((uint16_t)bits);
@@ -29,17 +34,6 @@ DEV struct u32x4 query_read(const struct gqa_args *a, const struct unit *u, int 
         x.w[3] = high.y;
     }
     return x;
-}
-
-/* To the cache's 16-bit type. */
-DEV void query_convert(int type, struct u32x4 *x) {
-    if (type == (KV_IS_BF16 ? GQA_ARG_BF16 : GQA_ARG_F16))
-        return;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float low = float_of(type, x->w[i] & 0xffff), high = float_of(type, x->w[i] >> 16);
-        x->w[i] = KV_IS_BF16 ? cvt_rn_bf16x2_f32(low, high) : cvt_rn_f16x2_f32(low, high);
-    }
 }
 
 /* Shared-memory address of element d of column n. */
@@ -101,9 +95,9 @@ DEV void query_put(const struct cta *c, const struct work *w, int slot, int thre
     const uint32_t q_smem = smem_addr(c->smem->side.q[slot]);
     if (thread < ROWS)
         query_facts_put(a, w, facts, thread);
-    for (int i = thread; i < ROWS * PIECES; i += threads) {
+    for (int i = thread; i < Q_ROWS * PIECES; i += threads) {
         const int r = i / PIECES, d = i % PIECES * PIECE;
-        struct u32x4 x = query_read(a, &w->u, w->u.row_tile * ROWS + r, d);
+        const struct u32x4 x = query_read(a, &w->u, w->u.row_tile * ROWS + r % ROWS, d);
         if (KV_IS_FP8) {
             uint32_t high[2], low[2];
             const float scale = query_split(a->q_type, &x, high, low);
@@ -112,7 +106,6 @@ DEV void query_put(const struct cta *c, const struct work *w, int slot, int thre
             if (d == 0)
                 facts->scale[r] = scale;
         } else {
-            query_convert(a->q_type, &x);
             st_shared_v4(query_address(q_smem, r, d), __uint_as_float(x.w[0]),
                          __uint_as_float(x.w[1]), __uint_as_float(x.w[2]), __uint_as_float(x.w[3]));
         }

@@ -43,6 +43,7 @@ static const struct scenario {
     {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, false},
     {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, true},
     {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, false},
+    {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, false},
 };
 
 static const char *const policies[] = {"random", "bursty", "instant", "late", "starve"};
@@ -62,7 +63,7 @@ static bool read_name(const char *kernel, struct test_case *c, int *arch) {
     char type[8];
     int dim, group;
     const char *s = strstr(kernel, "_sm");
-    if (!s || sscanf(s, "_sm%d%*[so]", arch) < 1)
+    if (!s || sscanf(s, "_sm%d%*[sdou]", arch) < 1)
         return false;
     s = strchr(s + 1, '_');
     if (!s || sscanf(s, "_%7[a-z0-9]_d%d_g%d", type, &dim, &group) != 3)
