@@ -5,6 +5,7 @@
 
 #include "machine.h"
 
+enum { WHOLE_WARP = 32 }; /* for `lane` below */
 /* A lane's access through the generic proxy, after mem_at accepted it. */
 void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 addr, u32 bytes,
                u32 acc);

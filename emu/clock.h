@@ -80,7 +80,7 @@ struct cell {
     u32 r_lanes; /* lanes of r_who[0] that read */
     u32 w_lane;  /* of w_who, NO_LANE */
 };
-enum { NO_LANE = 32 };
+enum { NO_LANE = WHOLE_WARP };
 enum { /* flags in loc */
        LOC_ASYNC = 1u << 31,
        LOC_ATOMIC = 1u << 30,

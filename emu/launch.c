@@ -344,6 +344,26 @@ static u32 residency_limit(struct emu *e, const struct grid *g) {
     return most < cl ? cl : most;
 }
 
+static u32 ctas_on_sm(const struct emu *e, u32 sm) {
+    u32 n = 0;
+    for (u32 k = 0; k < e->nclusters; k++)
+        for (u32 r = 0; r < e->clusters[k]->n; r++)
+            n += e->clusters[k]->cta[r] && e->clusters[k]->cta[r]->sm == sm;
+    return n;
+}
+
+/* The next SM, or, where another CTA fits on it, the one before: some CTAs then share an SM, though
+ * few are resident. */
+static u32 place_on_sm(struct emu *e, struct grid *g) {
+    const u32 threads = g->block[0] * g->block[1] * g->block[2], sms = e->part->sms;
+    const u32 before = (u32)((g->smid + sms - 1) % sms);
+    const bool alone = g->cluster_dim[0] * g->cluster_dim[1] * g->cluster_dim[2] == 1;
+    if (g->smid && alone && !e->timing && rng_below(&e->rng, 2) &&
+        ctas_on_sm(e, before) < emu_occupancy(e, g->fn, threads, g->dyn_smem))
+        return before;
+    return (u32)(g->smid++ % sms);
+}
+
 static void place_cluster(struct emu *e, struct grid *g, u32 index) {
     struct cluster *cl = calloc(1, sizeof *cl);
     u32 nd[3], at[3];
@@ -364,6 +384,7 @@ static void place_cluster(struct emu *e, struct grid *g, u32 index) {
     cl->live = cl->n;
     for (u32 r = 0; r < cl->n; r++) {
         struct cta *c = cta_get(e);
+        c->sm = place_on_sm(e, g);
         c->grid = g;
         c->cluster = cl;
         cl->cta[r] = c;
@@ -372,7 +393,6 @@ static void place_cluster(struct emu *e, struct grid *g, u32 index) {
                      r / g->cluster_dim[0] / g->cluster_dim[1]};
         for (u32 k = 0; k < 3; k++)
             c->id[k] = at[k] * g->cluster_dim[k] + in[k];
-        c->sm = (u32)(g->smid++ % e->part->sms);
     }
     if (e->timing)
         time_place(e, g, cl);

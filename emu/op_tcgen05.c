@@ -99,17 +99,37 @@ static u32 uniform(struct warp *w, const struct insn *i, u32 m, ref r, const cha
 
 /* --- alloc, dealloc, relinquish_alloc_permit --- */
 
-static bool range_free(const struct tmem *t, u32 at, u32 n) {
-    for (u32 k = at; k < at + n; k++)
-        if (t->owner[k])
-            return false;
+/* CTAs on the same SM as c, c too: they share its tensor memory. */
+static struct cta *next_on_sm(struct cta *c, u32 *at) {
+    struct emu *e = c->grid->emu;
+    for (; *at < e->nclusters * MAX_CLUSTER; ++*at) {
+        struct cluster *cl = e->clusters[*at / MAX_CLUSTER];
+        u32 rank = *at % MAX_CLUSTER;
+        if (rank < cl->n && cl->cta[rank]->sm == c->sm)
+            return cl->cta[(*at)++ % MAX_CLUSTER];
+    }
+    return NULL;
+}
+
+static bool range_free(struct cta *c, u32 column, u32 n) {
+    u32 at = 0;
+    for (struct cta *o; (o = next_on_sm(c, &at));)
+        for (u32 k = column; o->tmem && k < column + n; k++)
+            if (o->tmem->owner[k])
+                return false;
     return true;
 }
 
-/* First place where n columns are free here and in the other memory (or NULL); -1 none. */
-static s32 find_columns(const struct tmem *t, const struct tmem *other, u32 n) {
+static void wake_sm(struct cta *c) {
+    u32 at = 0;
+    for (struct cta *o; (o = next_on_sm(c, &at));)
+        cta_wake(o, wait_key(KEY_TMEM, 0));
+}
+
+/* First place where n columns are free here and for the other CTA (or NULL); -1 none. */
+static s32 find_columns(struct cta *c, struct cta *other, u32 n) {
     for (u32 at = 0; at + n <= TMEM_COLUMNS; at += GRANULE)
-        if (range_free(t, at, n) && (!other || range_free(other, at, n)))
+        if (range_free(c, at, n) && (!other || range_free(other, at, n)))
             return (s32)at;
     return -1;
 }
@@ -147,7 +167,7 @@ static int alloc_pair(struct warp *w, const struct insn *i, struct tmem_pool *p,
         return -1;
     if (q->want != n)
         emu_fault(w, i, "the CTAs of the pair ask for %u and %u columns", n, q->want);
-    s32 at = find_columns(&p->t, &q->t, n);
+    s32 at = find_columns(w->cta, peer, n);
     if (at < 0)
         return -1;
     take(&p->t, (u32)at, n);
@@ -168,7 +188,7 @@ static int op_alloc(struct warp *w, const struct insn *i, u32 m) {
     if (i->flags & T_PAIR) {
         at = alloc_pair(w, i, p, n);
     } else {
-        at = find_columns(&p->t, NULL, n);
+        at = find_columns(w->cta, NULL, n);
         if (at >= 0)
             take(&p->t, (u32)at, n);
     }
@@ -178,7 +198,7 @@ static int op_alloc(struct warp *w, const struct insn *i, u32 m) {
     u64 a = lane_address(w, i, i->a, l);
     void *to = mem_at(w, i, l, i->space, a, 4, ACC_WRITE);
     if (w->check)
-        check_mem(w, i, l, i->space, a, 4, ACC_WRITE);
+        check_mem(w, i, WHOLE_WARP, i->space, a, 4, ACC_WRITE);
     u32 address = (u32)at;
     memcpy(to, &address, 4);
     w->cta->grid->emu->progress++;
@@ -209,9 +229,9 @@ static int op_dealloc(struct warp *w, const struct insn *i, u32 m) {
     for (u32 k = a; k < a + n; k++)
         t->owner[k] = 0;
     c->grid->emu->progress++;
-    cta_wake(c, wait_key(KEY_TMEM, 0));
-    if (i->flags & T_PAIR)
-        cta_wake(tcgen_peer(w, i), wait_key(KEY_TMEM, 0));
+    wake_sm(c);
+    if (i->flags & T_PAIR) /* its other half may wait for both */
+        wake_sm(tcgen_peer(w, i));
     return NEXT;
 }
 
