@@ -4,7 +4,7 @@ ifeq ($(JANSSON),)
 $(info jansson.h is not here (Debian: libjansson-dev): the tools and examples are left out)
 else
 ALL   += $(BUILD)/gqa
-TESTS += $(BUILD)/test_safetensors $(BUILD)/test_cli
+TESTS += $(BUILD)/test_safetensors $(BUILD)/test_cli $(BUILD)/test_trace
 endif
 
 $(eval $(call cc_rule,tools,-D_GNU_SOURCE -Iinclude -Ioracle))
@@ -18,6 +18,9 @@ $(BUILD)/gqa: $(TOOLS_OBJ) $(ORACLE_LIB) $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 
 $(BUILD)/test_safetensors: $(BUILD)/tools/test_safetensors.o $(BUILD)/tools/safetensors.o
+	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
+
+$(BUILD)/test_trace: $(BUILD)/tools/test_trace.o $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/trace*.c)) $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 
 $(BUILD)/test_cli: $(BUILD)/tools/test_cli.o $(BUILD)/tools/safetensors.o $(ORACLE_LIB) \

@@ -99,7 +99,8 @@ struct found {
 };
 
 /* What ended a wait: of the ranges it waits for, the last that ended before it did; those of its
- * own tile first. Other CTAs are looked at only where a cluster is waited for. */
+ * own tile first, unless it waits for a slot, which an earlier tile leaves. Other CTAs are looked
+ * at only where a cluster is waited for. */
 static struct found find_cause(const struct trace *t, const struct trace_lane *at,
                                const struct gqa_trace_span *wait) {
     struct found best = {NULL, NULL}, own = {NULL, NULL};
@@ -118,7 +119,22 @@ static struct found find_cause(const struct trace *t, const struct trace_lane *a
                 own = (struct found){lane, s};
         }
     }
-    return own.span ? own : best;
+    const size_t n = strlen(wait->name);
+    const bool is_slot = n > 5 && !strcmp(wait->name + n - 5, "_slot");
+    return own.span && !is_slot ? own : best;
+}
+
+/* Did it wait at all? Asking a barrier that is ready takes time too: about as long as the shortest
+ * wait of the name, so what is not clearly longer went on by itself. */
+static bool is_held_up(const struct trace_lane *lane, const struct gqa_trace_span *wait) {
+    double least = 40;
+    const double length = wait->end - wait->begin;
+    for (size_t i = 0; i < lane->count; i++) {
+        const struct gqa_trace_span *s = &lane->spans[i];
+        if (s->name == wait->name && s->end - s->begin < least)
+            least = s->end - s->begin;
+    }
+    return length > 2 * least + 20;
 }
 
 /* The span of the lane that was on at time t, or ended then. */
@@ -162,7 +178,7 @@ struct trace_path trace_path_of(const struct trace *t, int cta) {
         }
         const struct gqa_trace_span *s = at.span;
         struct found cause = {NULL, NULL};
-        if (s->kind == GQA_TRACE_WAIT && s->after[0])
+        if (s->kind == GQA_TRACE_WAIT && s->after[0] && is_held_up(at.lane, s))
             cause = find_cause(t, at.lane, s);
         if (cause.span && cause.span->end <= now) {
             path.steps[path.count++] = (struct trace_step){.lane = cause.lane,

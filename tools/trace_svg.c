@@ -204,6 +204,17 @@ static const char style[] =
     ".path{stroke:#1f2933;stroke-width:2.6;fill:none}"
     ".flight{stroke:#1f2933;stroke-width:1.1;stroke-dasharray:4 3;opacity:.6;fill:none}</style>\n";
 
+/* Leave out lanes of which the view shows nothing. */
+static void keep_visible(struct drawing *d) {
+    int kept = 0;
+    for (int i = 0; i < d->lanes; i++) {
+        const struct trace_lane *lane = d->roles[i].lane;
+        if (lane->spans->begin < d->view->to && lane->spans[lane->count - 1].end > d->view->from)
+            d->roles[kept++] = d->roles[i];
+    }
+    d->lanes = kept;
+}
+
 int trace_write_svg(const struct trace *trace, const struct trace_view *view, const char *path) {
     struct drawing d = {.trace = trace, .view = view};
     if (!(d.out = fopen(path, "w")))
@@ -211,6 +222,7 @@ int trace_write_svg(const struct trace *trace, const struct trace_view *view, co
     d.scale = PLOT / (view->to > view->from ? view->to - view->from : 1);
     d.path = trace_path_of(trace, view->cta);
     d.lanes = trace_roles(trace, view->cta, &d.path, d.roles, MAX_LANES);
+    keep_visible(&d);
     const int height = y_of(d.lanes) + LEGEND - 12;
     fprintf(d.out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "

@@ -46,9 +46,9 @@ DEV int role_of(int warp) {
     if (warp == MULTIPLY_WARP)
         return TRACE_ROLE_multiply;
     if (warp >= SOFTMAX_WARP && warp < SOFTMAX_WARP + SOFTMAX_WARPS)
-        return SOFTMAX_WARPS == 4             ? TRACE_ROLE_softmax
-               : warp % 8 == SOFTMAX_WARP % 8 ? TRACE_ROLE_softmax_even
-                                              : TRACE_ROLE_softmax_odd;
+        return SOFTMAX_WARPS == 4               ? TRACE_ROLE_softmax
+               : (warp - SOFTMAX_WARP) / 4 == 0 ? TRACE_ROLE_softmax_even
+                                                : TRACE_ROLE_softmax_odd;
     if (SOFTMAX_WARPS == 8 && warp < SOFTMAX_WARP)
         return TRACE_ROLE_idle;
     return O_PER_TILE ? TRACE_ROLE_correct : TRACE_ROLE_finish;
