@@ -203,10 +203,16 @@ void *mem_at(struct warp *w, const struct insn *i, u32 lane, enum space sp, u64 
     switch (sp) {
     case SP_SHARED:
     case SP_CLUSTER:
-        if (addr >> 32)
-            emu_fault(w, i,
-                      "lane %u: shared address 0x%llx needs more than 32 bits (a generic address?)",
-                      lane, (unsigned long long)addr);
+        if (addr >> 32) {
+            /* hardware takes the low half, and a generic address's is the shared one */
+            if ((addr & WIN_MASK) != WIN_SHARED)
+                emu_fault(w, i, "lane %u: shared address 0x%llx needs more than 32 bits", lane,
+                          (unsigned long long)addr);
+            emu_report(w, i, EMU_BOUNDS,
+                       "lane %u: generic address 0x%llx where one of shared memory is due", lane,
+                       (unsigned long long)addr);
+            addr &= 0xffffffffu;
+        }
         c = mem_shared(w, i, lane, sp, (u32)addr, bytes, &off);
         return c->smem + off;
     case SP_LOCAL:

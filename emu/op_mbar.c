@@ -119,6 +119,12 @@ static struct cta *where(struct warp *w, const struct insn *i, u32 l, u32 *off) 
         a &= 0xffffffffu;
         sp = SP_CLUSTER;
     }
+    if ((a & WIN_MASK) == WIN_SHARED) {
+        emu_report(w, i, EMU_BOUNDS,
+                   "lane %u: generic address 0x%llx where one of shared memory is due", l,
+                   (unsigned long long)a);
+        a &= 0xffffffffu;
+    }
     if (a >> 32)
         emu_fault(w, i, "lane %u: shared address 0x%llx needs more than 32 bits", l,
                   (unsigned long long)a);
