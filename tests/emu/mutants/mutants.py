@@ -207,7 +207,15 @@ def executed(kernel, scenario, entry, env, folder, seconds, count):
 
 
 def judge(job):
-    kernel, kind, number, text, scenarios, args, env, folder = job
+    """The verdict on a mutant; on a barrier that no use needs, "unused"."""
+    kernel, kind, number, text, scenarios, args, env, folder, gone = job
+    result = try_all(kernel, kind, number, text, scenarios, args, env, folder)
+    if gone and result[3] == "survived" and try_all(kernel, kind, number, gone, scenarios, args, env, folder)[3] == "survived":
+        return (*result[:3], "unused", "")
+    return result
+
+
+def try_all(kernel, kind, number, text, scenarios, args, env, folder):
     path = os.path.join(folder, f"mutant-{number}-{abs(hash((kernel, kind))) % 10**8}.ptx")
     with open(path, "w") as f:
         f.write(text)
@@ -256,7 +264,10 @@ class Kernel:
                                    min(args.sample, sum(t[0] == kind for t in found)))]
         for kind, n, edit in found:
             text = "\n".join(self.lines[:n - 1] + [edit(self.lines[n - 1])] + self.lines[n:])
-            yield (self.run_as, kind, n, text, [s for s in SCENARIOS if n in self.live[s]], args, env, folder)
+            gone = None
+            if kind.startswith("barrier "):  # what every use of it would stumble over
+                gone = "\n".join(self.lines[:n - 1] + [drop(self.lines[n - 1])] + self.lines[n:])
+            yield (self.run_as, kind, n, text, [s for s in SCENARIOS if n in self.live[s]], args, env, folder, gone)
 
 
 # --- What came of it ---
@@ -265,6 +276,8 @@ def show(kernel, result, excuses):
     _, kind, number, verdict, said = result
     place = kernel.places.at(number)
     why = next((w for k, d, p, w in excuses if k.fullmatch(kernel.name) and d.fullmatch(kind) and p.search(place)), None)
+    if verdict == "unused":
+        why = "without its initialisation nothing is reported either: nothing uses this barrier"
     if verdict != "reported" and why:
         verdict = "equivalent"
     if verdict != "reported":
