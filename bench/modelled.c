@@ -74,7 +74,7 @@ static gqa_status floor_step(void *context, int64_t run, void *stream, struct gq
 static double seconds_of(space_step what, int64_t first, int64_t runs) {
     struct gqa_error err;
     struct cuda_graph *graph;
-    double seconds;
+    double seconds = 0;
     if (cuda_graph_make(&state.space, what, NULL, first, runs, &graph, &err) ||
         cuda_graph_time(&state.space, graph, &seconds, &err))
         die("a step", &err);
@@ -208,14 +208,12 @@ static int by_value(const void *a, const void *b) {
 }
 
 static void close_errors(void) {
-    double log_sum = 0, within = 0;
+    double within = 0;
     const int n = state.errors;
     if (!n)
         return;
-    for (int i = 0; i < n; i++) {
-        log_sum += log1p(state.error[i]);
+    for (int i = 0; i < n; i++)
         within += state.error[i] <= 0.25;
-    }
     qsort(state.error, (size_t)n, sizeof *state.error, by_value);
     printf("# %d shapes: |error| median %.1f%%, largest %.1f%%, within 25%%: %.0f\n", n,
            100 * state.error[n / 2], 100 * state.error[n - 1], within);

@@ -167,7 +167,7 @@ static double pipe_cycles(const struct pipe_op *x) {
     if (x->kind != PIPE_MMA)
         return x->kind == PIPE_COMMIT ? 0 : 32;
     const struct umma_shape *s = &x->mma.shape;
-    const double m = s->m / x->mma.form.cta_group, product = s->n / 2.0,
+    const double m = (double)s->m / x->mma.form.cta_group, product = s->n / 2.0,
                  read = ((x->mma.form.a_tmem ? 0 : m) + s->n) * 32.0 / 128 + 0.6;
     return product > read ? product : read;
 }

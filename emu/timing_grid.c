@@ -191,7 +191,7 @@ void time_place(struct emu *e, struct grid *g, struct cluster *cl) {
     u32 to[MAX_CLUSTER];
     if (!find_room(e, x, cl->n, to))
         emu_hang(e);
-    if (!x->live_clusters && !x->first)
+    if (!x->live_clusters && x->first == 0)
         t->last_start = x->first = t->now;
     x->live_clusters++;
     t->cta_engine = t->now + t->p->cta_interval * x->weight * cl->n;

@@ -455,7 +455,7 @@ static gqa_status search_named(struct search *s, const char *kernel, struct gqa_
 
 static void search_families(struct search *s, const char *family) {
     for (int arch = 0; arch < KERNEL_ARCHS; arch++) {
-        char why[192] = "";
+        char why[160] = "";
         if (family ? strcmp(families[arch].name, family) != 0 : arch > KERNEL_sm100)
             continue;
         const int row = family_row(s, (enum kernel_arch)arch, why, sizeof why);
