@@ -161,9 +161,9 @@ struct item {
     u32 warp, lane, loc, pc;
     double at, bytes, miss, busy; /* timing: end, global bytes, of these from DRAM, tensor cycles */
     u32 rows;                     /* timing: ranges touched */
-    bool remote;                  /* timing: within the cluster */
-    bool atomic;                  /* its global writes are element-wise atomic */
-    bool has_read;                /* a store that no longer needs its CTA's shared memory */
+    bool remote;   /* timing: within the cluster; of a store: another lane makes it too */
+    bool atomic;   /* its global writes are element-wise atomic */
+    bool has_read; /* a store that no longer needs its CTA's shared memory */
     struct item_check *check;
     void *payload; /* freed with the item */
 };

@@ -109,7 +109,10 @@ static void store_post(struct warp *w, const struct insn *i, u32 l, struct item 
     it->step = store_step;
     check_item_begin(w, it, true);
     check_item_group(w, it, 1, x->group, 1u << l);
-    if (w->time && x->tensor)
+    it->remote = x->twin; /* a GPU issues the same store of all lanes once */
+    if (w->time && x->twin)
+        it->rows = 0;
+    else if (w->time && x->tensor)
         bulk_touch_rows(w->cta->grid->emu, it, &x->c);
     else if (w->time)
         time_touch(w->cta->grid->emu, it, x->dst, x->bytes);

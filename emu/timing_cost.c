@@ -252,6 +252,8 @@ double time_item(struct emu *e, struct item *it, enum agent_kind kind) {
     case AG_TMA_LOAD:
         return copy_in(e, it, now);
     case AG_TMA_STORE:
+        if (it->remote)
+            return now + t->p->tma_latency;
         return serve(&sm->tma, now, t->p->tma_op) + it->bytes / 128 + t->p->tma_latency;
     case AG_CP_ASYNC:
         return transfer(e, it->cta, now, it->bytes, it->miss) + memory_latency(t, it->miss);

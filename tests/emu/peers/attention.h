@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { MAX_BATCH = 4 };
+enum { MAX_BATCH = 64 };
 
 struct problem {
     int batch, q_heads, kv_heads, dim, keys, lens[MAX_BATCH];

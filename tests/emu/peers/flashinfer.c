@@ -132,14 +132,17 @@ static void reduction_params(struct kernel *k, const struct problem *x, const st
 
 /* A pool of pages in a scrambled order holds K and V. */
 static void write_paged(const struct problem *x, const struct buffers *b, int page) {
+    const bool data = x->k != NULL;
     const int per = x->keys / page, total = per * x->batch;
     const size_t bytes = (size_t)page * (size_t)x->kv_heads * (size_t)x->dim * 2;
     int32_t *table = malloc(sizeof *table * (size_t)total), offsets[MAX_BATCH], lens[MAX_BATCH];
     for (int i = 0; i < total; i++)
         table[i] = page_of(i, total);
     for (int i = 0; i < total; i++) {
-        gpu_write(b->k + (size_t)table[i] * bytes, (const char *)x->k + (size_t)i * bytes, bytes);
-        gpu_write(b->v + (size_t)table[i] * bytes, (const char *)x->v + (size_t)i * bytes, bytes);
+        gpu_write(b->k + (size_t)table[i] * bytes,
+                  data ? (const char *)x->k + (size_t)i * bytes : NULL, bytes);
+        gpu_write(b->v + (size_t)table[i] * bytes,
+                  data ? (const char *)x->v + (size_t)i * bytes : NULL, bytes);
     }
     for (int i = 0; i < x->batch; i++) {
         offsets[i] = i * per;
@@ -152,6 +155,8 @@ static void write_paged(const struct problem *x, const struct buffers *b, int pa
 }
 
 static void fill(uint64_t p, size_t bytes, uint32_t v) {
+    if (gpu_timing) /* zeros do, and a copy would wait for the queue */
+        return;
     uint32_t *t = malloc(bytes);
     for (size_t i = 0; i < bytes / 4; i++)
         t[i] = v;
@@ -164,10 +169,10 @@ static struct buffers make_buffers(const struct problem *x, const struct peer *t
                  rows = (size_t)(x->batch * x->q_heads),
                  kv = (size_t)x->batch * (size_t)x->keys * (size_t)(x->kv_heads * x->dim),
                  s = (size_t)splits;
-    struct buffers b = {gpu_alloc(o * 2),     gpu_alloc(kv * 2),       gpu_alloc(kv * 2),
-                        gpu_alloc(o * 2),     gpu_alloc(rows * 4),     gpu_alloc(rows * 4),
-                        gpu_alloc(o * 4 * s), gpu_alloc(rows * 4 * s), gpu_alloc(rows * 4 * s),
-                        gpu_alloc(16),        gpu_alloc(16),           gpu_alloc(kv)};
+    struct buffers b = {gpu_alloc(o * 2),         gpu_alloc(kv * 2),        gpu_alloc(kv * 2),
+                        gpu_alloc(o * 2),         gpu_alloc(rows * 4),      gpu_alloc(rows * 4),
+                        gpu_alloc(o * 4 * s),     gpu_alloc(rows * 4 * s),  gpu_alloc(rows * 4 * s),
+                        gpu_alloc(4 * MAX_BATCH), gpu_alloc(4 * MAX_BATCH), gpu_alloc(kv)};
     gpu_write(b.q, x->q, o * 2);
     if (t->page) {
         write_paged(x, &b, t->page);
