@@ -189,9 +189,13 @@ DEV uint32_t pipe_empty(const struct pipe *x) {
     return x->empty + 8 * x->slot;
 }
 
+/* All 32 lanes. None goes on before each has seen the phase: lane 0 alone speaks for the warp in
+ * what lets the other side go on, and a lane that asked after that might find the barrier one phase
+ * further, where its parity means a phase that needs this warp. */
 DEV void mbarrier_wait(uint32_t bar, int parity) {
     while (!mbarrier_try_wait_parity(bar, parity)) {
     }
+    __syncwarp();
 }
 
 DEV void pipe_acquire(const struct pipe *x) {

@@ -61,7 +61,6 @@ DEV void turn(void) {
 DEV void wait(uint32_t bar, int parity) {
     __syncwarp();
     mbarrier_wait(bar, parity);
-    __syncwarp();
     tcgen05_fence_after_thread_sync();
 }
 

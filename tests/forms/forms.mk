@@ -15,3 +15,8 @@ $(FORMS)/test_forms_sm100: tests/forms/test_forms_sm100.c tests/forms/forms.def 
 
 .PHONY: forms
 forms: $(FORMS)/test_forms_sm100 $(FORM_PTX)
+
+# What scripts/second-opinion tells of a launch.
+$(BUILD)/tests/opinion/launch: tests/opinion/launch.c src/cuda/args.h src/cuda/shape.h
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) $< -o $@

@@ -40,6 +40,17 @@ static const struct scenario {
     {"partial-paged", {430, 77}, 2, 1, 1, 32, 3, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, false},
     {"shares", {256, 384, 128, 256}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, true},
     {"shares-tails", {250, 0, 301, 1}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, false},
+    {"shares-many",
+     {17, 1, 0, 33, 2, 0, 0, 1},
+     70,
+     1,
+     1,
+     0,
+     0,
+     GQA_SPLIT_AUTO,
+     GQA_REDUCE_KERNEL,
+     3,
+     false},
     {"cluster", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, true},
     {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, false},
     {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, true},
@@ -96,8 +107,9 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
     c->p.reduction = s->reduction;
     c->p.kernel = kernel;
     c->data = s->whole ? CASE_NORMAL_DATA : CASE_LARGE_SCORES;
-    c->p.batch = c->lens_count = s->batch;
-    for (int i = 0; i < s->batch; i++) {
+    c->p.batch = s->batch;
+    c->lens_count = s->batch < MAX_LENS ? s->batch : MAX_LENS; /* and again from the first */
+    for (int i = 0; i < c->lens_count; i++) {
         c->lens[i] = s->lens[i];
         c->p.kv_len = s->lens[i] > c->p.kv_len ? s->lens[i] : c->p.kv_len;
     }
