@@ -103,6 +103,7 @@ static void choose_emulator(struct options *o, char beside[PATH]) {
     const char *slash, *named = getenv("GQA_CUDA_EMU");
     if (strncmp(o->shape.device, "emu", 3))
         return;
+    setenv("EMU_PART", o->shape.device + 3 + (o->shape.device[3] == ':'), 1);
     setenv("EMU_TIMING", "1", 0);
     setenv("EMU_CHECK", "off", 0);
     if (o->shape.driver)

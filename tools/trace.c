@@ -125,7 +125,7 @@ static struct found find_cause(const struct trace *t, const struct trace_lane *a
 }
 
 /* Did it wait at all? Asking a barrier that is ready takes time too: about as long as the shortest
- * wait of the name, so what is not clearly longer went on by itself. */
+ * wait of the name, so what is not clearly longer, or not 100 ns, went on by itself. */
 static bool is_held_up(const struct trace_lane *lane, const struct gqa_trace_span *wait) {
     double least = 40;
     const double length = wait->end - wait->begin;
@@ -134,7 +134,7 @@ static bool is_held_up(const struct trace_lane *lane, const struct gqa_trace_spa
         if (s->name == wait->name && s->end - s->begin < least)
             least = s->end - s->begin;
     }
-    return length > 2 * least + 20;
+    return length > 2 * least + 20 && length > 100;
 }
 
 /* The span of the lane that was on at time t, or ended then. */

@@ -11,7 +11,7 @@
 
 enum {
     WIDTH = 1280,
-    LEFT = 128, /* labels */
+    LEFT = 140, /* labels */
     RIGHT = 96, /* busy */
     TOP = 74,   /* title, axis */
     LANE = 34,  /* and the gap below it */
@@ -67,7 +67,8 @@ static void put_axis(const struct drawing *d) {
         fprintf(d->out, "<path d=\"M%.1f %d V%d\" class=\"grid\"/>\n", x, TOP - 8,
                 y_of(d->lanes) - 4);
         snprintf(text, sizeof text, "%.*f µs", step < 100 ? 2 : step < 1000 ? 1 : 0, t / 1000);
-        put_text(d->out, x, TOP - 13, "class=\"tick\" text-anchor=\"middle\"", text);
+        if (x < LEFT + PLOT - 16) /* there stands "busy" */
+            put_text(d->out, x, TOP - 13, "class=\"tick\" text-anchor=\"middle\"", text);
     }
 }
 
