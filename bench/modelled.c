@@ -170,8 +170,8 @@ static bool sweep_row(const char *line, struct shape *s) {
         return false;
     if (options.floor)
         return !strcmp(s->kernel, "floor") && !strcmp(way, "pdl");
-    if (strstr(s->kernel, "sm90_") == NULL || strstr(way, "plain") ||
-        sscanf(way, "%15s splits %d", reduction, &s->splits) != 2)
+    if (strncmp(s->kernel, "gqa_decode_sm", 13) || strstr(s->kernel, "sm80") ||
+        strstr(way, "plain") || sscanf(way, "%15s splits %d", reduction, &s->splits) != 2)
         return false;
     s->reduction = !strcmp(reduction, "cluster")  ? GQA_REDUCE_CLUSTER
                    : !strcmp(reduction, "kernel") ? GQA_REDUCE_KERNEL
