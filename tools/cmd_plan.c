@@ -2,6 +2,7 @@
  * gqa plan: a shape in; the kernel, the splits, the workspace and the reason out. Needs no data,
  * and with a plan: device no hardware. */
 #include "commands.h"
+#include "model.h"
 #include "shape.h"
 #include "table.h"
 
@@ -40,6 +41,17 @@ static void print_plan(const struct gqa_plan_info *info, const char *device,
     table_free(t);
 }
 
+/* Where no GPU answers, a model does. */
+static void print_model(const char *device, const struct gqa_problem *p,
+                        const struct gqa_plan_info *info) {
+    struct model m;
+    if (!model_step(device, p, info, &m))
+        return;
+    printf("modelled     %.1f us; bound: %s (not measured: docs/traces.md)\n", m.us, m.bound);
+    for (int i = 0; i < 4; i++)
+        printf("  %-18s %.2f us\n", model_names[i], m.shares[i]);
+}
+
 static int run(const struct command *self, int argc, char **argv) {
     struct shape shape;
     int format = TABLE_TEXT, operands = 0;
@@ -68,6 +80,8 @@ static int run(const struct command *self, int argc, char **argv) {
         flags_complain(self, shape_exit(status), "%s: %s", gqa_status_name(status), err.message);
     else
         print_plan(&info, shape.device, (enum table_format)format);
+    if (!status && format == TABLE_TEXT)
+        print_model(shape.device, &p, &info);
     gqa_plan_destroy(plan);
     gqa_device_close(device);
     return shape_exit(status);

@@ -88,6 +88,8 @@ static const struct {
     {"plan", 0, "workspace", NULL},
     {"plan --device plan:cpu --batch 4 --kv-len 32768", 0, "reason", NULL},
     {"plan --device=plan:cpu --batch=0", 0, "kernel", NULL},
+    {"plan --device plan:sm_100a --batch 64 --q-heads 64 --kv-heads 8 --kv-len 8192", 0,
+     "bound: DRAM (not measured", NULL},
     {"plan --batch -4", 1, NULL, "batch is -4, expected 0 to"},
     {"plan --q-heads 7 --kv-heads 2", 1, NULL, "expected a multiple of kv_heads"},
     {"plan --head-dim 4096", 1, NULL, "GQA_ERR_SHAPE"},
