@@ -22,8 +22,8 @@
 enum { FAILED = 1, REFUSED = 3, MAX_LENS = 8 };
 
 /* Lengths are in tokens; a scenario without tails ("whole") has only full tiles of 128, so that
- * whatever is brought into shared memory is used. The others have large scores: maxima grow by much,
- * and accumulators are rescaled. */
+ * whatever is brought into shared memory is used. The others have large scores: maxima grow by
+ * much, and accumulators are rescaled. */
 static const struct scenario {
     const char *name;
     int lens[MAX_LENS];
