@@ -20,7 +20,8 @@ $(BUILD)/gqa: $(TOOLS_OBJ) $(ORACLE_LIB) $(BUILD)/libgqa.a
 $(BUILD)/test_safetensors: $(BUILD)/tools/test_safetensors.o $(BUILD)/tools/safetensors.o
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 
-$(BUILD)/test_trace: $(BUILD)/tools/test_trace.o $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/trace*.c)) $(BUILD)/libgqa.a
+$(BUILD)/test_trace: $(BUILD)/tools/test_trace.o $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/trace*.c)) $(BUILD)/libgqa.a \
+    | $(BUILD)/gqa $(if $(NVCC),$(BUILD)/libcuda-emu.so)
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 
 $(BUILD)/test_cli: $(BUILD)/tools/test_cli.o $(BUILD)/tools/safetensors.o $(ORACLE_LIB) \

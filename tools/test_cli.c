@@ -66,6 +66,7 @@ static const struct {
     {"decode --help", 0, "block_table", NULL},
     {"verify --help", 0, "Example:", NULL},
     {"bench --help", 0, "Exit status:", NULL},
+    {"trace --help", 0, "Perfetto", NULL},
     {"plan -h", 0, "--kv-heads N", NULL},
 
     {"plan --kv-hedas 3", 2, NULL, "there is no option --kv-hedas; did you mean --kv-heads?"},
@@ -120,6 +121,8 @@ static const struct {
     {"bench --set cup", 2, NULL, "did you mean cpu?"},
     {"bench --rounds 0", 2, NULL, "--rounds is \"0\""},
     {"bench --device plan:cpu", 3, NULL, "planning only"},
+    {"trace", 3, NULL, "GPU kernels record"},
+    {"trace --cta -1", 2, NULL, "--cta is \"-1\""},
 
     {"decode", 2, NULL, "two files are needed"},
     {"decode a b c", 2, NULL, "operand too many"},

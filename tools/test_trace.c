@@ -5,6 +5,7 @@
 #include "trace.h"
 
 #include <jansson.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A load warp and a multiply warp. Tile 1's copy is the late one; the wait for tile 0 is only as
@@ -177,6 +178,52 @@ TEST(the_picture_is_xml) {
     CHECK_INT(depth, 0);
     CHECK(rects > 8 && !strstr(text, "<&") && strstr(text, "KQ_issue"));
     free(text);
+}
+
+/* --- The command --- */
+
+/* A step in the emulator, written in all three forms; the spans of the JSON are the kernel's. */
+TEST(the_command_traces_a_blackwell_step) {
+    char beside[4096], folder[] = "/tmp/gqa-trace-XXXXXX", line[8192], json[64], html[64], svg[64];
+    const ssize_t n = readlink("/proc/self/exe", beside, sizeof beside - 1);
+    CHECK(n > 0 && mkdtemp(folder));
+    beside[n > 0 ? n : 0] = 0;
+    *strrchr(beside, '/') = 0;
+    snprintf(json, sizeof json, "%s/t.json", folder);
+    snprintf(html, sizeof html, "%s/t.html", folder);
+    snprintf(svg, sizeof svg, "%s/t.svg", folder);
+    snprintf(line, sizeof line,
+             "%s/gqa trace --device emu:sm_100a --q-heads 8 --kv-heads 1 --kv-len 700 --splits 2 "
+             "--reduction kernel --buffer-mib 1 --out %s >/dev/null 2>%s",
+             beside, json, svg);
+    const int status = system(line);
+    if (WEXITSTATUS(status) == 3) {
+        char *why = read_file(svg);
+        SKIP("%s", why);
+        free(why);
+        rmdir(folder);
+        return;
+    }
+    CHECK_INT(status, 0);
+    char *page = read_file(html), *picture = read_file(svg);
+    json_error_t error;
+    json_t *root = json_load_file(json, 0, &error), *event;
+    size_t i;
+    int issues = 0, merges = 0;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        const char *name = json_string_value(json_object_get(event, "name"));
+        issues += name && !strcmp(name, "KQ_issue");
+        merges += name && !strcmp(name, "weighted_merge");
+    }
+    CHECK_INT(issues, 2 * 3 * 2); /* splits x tiles x stages */
+    CHECK(merges > 0 && strstr(page, "KQ_issue") && strstr(picture, "not measured"));
+    CHECK(!strcmp(json_string_value(json_object_get(json_object_get(root, "otherData"), "clock")),
+                  "modelled"));
+    json_decref(root);
+    free(page);
+    free(picture);
+    unlink(json);
+    rmdir(folder);
 }
 
 TEST_MAIN
