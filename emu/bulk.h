@@ -1,6 +1,7 @@
 /* bulk.h: what the files of the bulk copies share: op_bulk.c (loads, tensor coordinates),
- * op_bulk_store.c (stores, reductions), op_bulk_dec.c (decoders). SPDX-License-Identifier:
- * Apache-2.0 */
+ * op_bulk_store.c (stores, reductions), op_bulk_dec.c (decoders).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EMU_BULK_H
 #define EMU_BULK_H
 
