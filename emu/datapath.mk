@@ -23,7 +23,7 @@ $(EMU_UNIT_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_DATA_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
 
 # Tests that run programs: all of the emulator but the driver's interface.
-EMU_RUN := tcgen05 litmus values timing
+EMU_RUN := tcgen05 litmus values timing growth
 EMU_RUN_TESTS := $(EMU_RUN:%=$(BUILD)/tests/emu/test_%)
 EMU_RUN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out emu/ptx_emu.c emu/cuda%,$(wildcard emu/*.c)))
 TESTS += $(EMU_RUN_TESTS)

@@ -183,7 +183,14 @@ def run(kernel, scenario, seeds, env, seconds):
         return "timeout", (e.stdout or b"").decode(errors="replace")
 
 
-def executed(kernel, scenario, entry, env, folder, seconds, count):
+def lines_of(lines, entry):
+    """Numbers of the lines of an entry."""
+    at = [n for n, line in enumerate(lines, 1) if ".entry" in line] + [len(lines) + 1]
+    start = next(n for n in at if re.search(rf"\.entry {entry}\b", lines[n - 1]))
+    return set(range(start, at[at.index(start) + 1]))
+
+
+def executed(kernel, scenario, entry, env, folder, seconds, lines):
     """Lines of the module that run; empty when the kernel cannot do the scenario."""
     path = os.path.join(folder, "coverage")
     if os.path.exists(path):
@@ -201,7 +208,7 @@ def executed(kernel, scenario, entry, env, folder, seconds, count):
                 dead.add(int(m[1]))
             elif re.match(r"\w+: \d+ of", line):
                 if line.startswith(entry):
-                    live |= set(range(1, count + 1)) - dead
+                    live |= lines - dead
                 dead = set()
     return live
 
@@ -237,7 +244,7 @@ def equivalents():
     with open(os.path.join(HERE, "equivalent.txt")) as f:
         for line in f:
             if line.strip() and not line.startswith("#"):
-                kernel, kind, place, why = [x.strip() for x in line.split("|")]
+                kernel, kind, place, why = [x.strip() for x in line.split(" | ")]
                 out.append((re.compile(kernel), re.compile(kind), re.compile(place), why))
     return out
 
@@ -252,7 +259,8 @@ class Kernel:
         self.lines = self.text.split("\n")
         self.places = Places(self.text)
         entry = "gqa_combine" if name.startswith("helpers") else "gqa_decode_" + name
-        self.live = {s: executed(self.run_as, s, entry, env, folder, args.seconds, len(self.lines))
+        own = lines_of(self.lines, entry)
+        self.live = {s: executed(self.run_as, s, entry, env, folder, args.seconds, own)
                      for s in SCENARIOS}
 
     def jobs(self, args, env, folder):
