@@ -28,7 +28,7 @@ static struct {
     int (*name)(int, const char **);
 } cu;
 
-bool gpu_timing;
+bool gpu_timing, gpu_no_pdl;
 
 static _Noreturn void stop(const char *format, ...) {
     va_list ap;
@@ -212,7 +212,7 @@ void gpu_launch(struct kernel *k, const struct gpu_launch *l) {
     struct cu_attribute attrs[2] = {{.id = CU_LAUNCH_CLUSTER}, {.id = CU_LAUNCH_PDL}};
     attrs[0].value.cluster.x = l->cluster;
     attrs[0].value.cluster.y = attrs[0].value.cluster.z = 1;
-    attrs[1].value.on = l->pdl;
+    attrs[1].value.on = l->pdl && !gpu_no_pdl;
     for (int i = 0; i < k->params; i++) {
         if (!k->param[i].set)
             stop("%s: parameter %d is not set", k->name, i);

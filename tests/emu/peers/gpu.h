@@ -26,7 +26,7 @@ struct kernel { /* one entry of a PTX text, with its declared parameters */
 
 /* For modelled times (EMU_TIMING): launches queue up, nothing is freed, copied back or filled with
  * more than zeros; gpu_sync answers at once. */
-extern bool gpu_timing;
+extern bool gpu_timing, gpu_no_pdl;
 void gpu_drain(void);
 void gpu_open(const char *library);
 /* The first entry in STEM-1.ptx, STEM-2.ptx ... whose name contains `part`. */

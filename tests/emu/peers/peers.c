@@ -1,7 +1,7 @@
 /* peers.c: other people's SM100 decode kernels through a CUDA driver library, against float64.
  *
  *   peers LIBRARY PTX_FOLDER [--only NAME] [--seed N]
- *   peers LIBRARY PTX_FOLDER --only NAME --time BATCH,Q_HEADS,KV_HEADS,KEYS,SPLITS
+ *   peers LIBRARY PTX_FOLDER --only NAME --time BATCH,Q_HEADS,KV_HEADS,KEYS,SPLITS [--pdl off]
  *
  * --time queues three steps on zeros, each with K and V of its own, and compares nothing: with
  * EMU_TIMING=1 and EMU_TIMING_LOG=file the emulator writes down when each grid began and ended.
@@ -108,6 +108,8 @@ int main(int argc, char **argv) {
             count = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--time"))
             shape = argv[i + 1];
+        else if (!strcmp(argv[i], "--pdl"))
+            gpu_no_pdl = !strcmp(argv[i + 1], "off");
     }
     gpu_open(argv[1]);
     for (size_t k = 0; shape && k < sizeof peers / sizeof *peers; k++)
