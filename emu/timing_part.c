@@ -1,7 +1,7 @@
 /* timing_part.c: the constants of the timing model, with their sources.
  *
  *   M   measured on an H200 by this project: docs/benchmarks-gpu.md, docs/traces.md
- *   F   fitted to whole-kernel times of an H200 (docs/traces.md says which)
+ *   F   fitted to whole-kernel times of an H200 (docs/traces.md)
  *   P   published: [H] arXiv 2402.13499 (Hopper microbenchmarks), [B] measurements of tcgen05 and
  *       TMA on a B200 that NVIDIA kernel authors published, [G] CUDA C Programming Guide,
  *       throughput tables and compute capabilities
@@ -39,12 +39,12 @@ static const struct time_part parts[] = {
      .mma_sync_busy = 6.5,   /* P [H]: 62 % of wgmma's rate */
      .tensor_latency = 60,   /* A */
      .tmem_latency = 0,
-     .icache_line = 25,      /* F */
-     .const_miss = 300,      /* A */
-     .launch_gap = 850,      /* F */
+     .icache_line = 25, /* F */
+     .const_miss = 300, /* A */
+     .launch_gap = 850, /* M: 0.51 to 0.56 us from node to node, less the empty kernel itself */
      .launch_interval = 800, /* M: 0.41 us a node in a chain of PDL edges */
      .pdl_gap = 300,         /* A */
-     .pdl_wait = 500,        /* F */
+     .pdl_wait = 500,        /* A: 0.25 us; the floor with PDL is met with it */
      .cta_launch = 150,      /* A */
      .cta_interval = 0.75,   /* M: 132 CTAs cost 0.05 to 0.1 us more than one */
      .cluster_gap = 380,     /* M: 0.19 us more for clusters of 8 or 16 */
