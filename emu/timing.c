@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "timing.h"
 #include "access.h"
+#include "check.h"
+#include "ops.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,12 +258,17 @@ static void warp_turn(struct emu *e, struct warp *w) {
         e->running = w;
         e->at = i;
         u64 *hits = w->cta->grid->fn->hits;
-        if (hits)
-            hits[s->pc]++;
         if (i->guard != REF_NONE)
             m &= pred_at(w, i->guard);
         if (!charge(e, w, s, i, m))
             break;
+        if (hits) {
+            hits[s->pc]++;
+            if (i->fn == op_bra && i->guard != REF_NONE)
+                w->cta->grid->fn->taken[s->pc] |= (u8)((s->mask & ~m ? 1 : 0) | (m ? 2 : 0));
+        }
+        if (m && w->check)
+            check_registers(w, i, m);
         int r = m ? i->fn(w, i, m) : NEXT;
         e->steps++;
         w->cta->grid->insns++;
