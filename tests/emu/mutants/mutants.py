@@ -137,8 +137,8 @@ def readable(mangled):
 def function_names(text):
     """Label of an .info_string -> a readable name."""
     names = {}
-    for m in re.finditer(r"^\$L__(info_string\d+):\n((?:\.b8 \d+\n)+)", text, re.M):
-        raw = bytes(int(x) for x in re.findall(r"\d+", re.sub(r"\.b8", "", m[2]))).rstrip(b"\0").decode(errors="replace")
+    for m in re.finditer(r"^\$L__(info_string\d+):\n((?:\.b8 [\d,]+\n)+)", text, re.M):
+        raw = bytes(int(x) for x in re.findall(r"\d+", m[2].replace(".b8", ""))).rstrip(b"\0").decode(errors="replace")
         names["$L__" + m[1]] = readable(raw)
     return names
 
