@@ -4,6 +4,7 @@
  *
  *   test_kernels --device cuda:0 --shard 2/8     a part of the work, for several processes
  *   test_kernels --kernel sm90_bf16 --case group kernels and cases whose name contains this
+ *   test_kernels --not far-                      no cases whose name contains this
  *   test_kernels --random 500                    how many random combinations of features
  *   test_kernels --pick 7                        each case once, on a kernel and a way to cut that
  *                                                the number picks: 7, 8, ... are different samples
@@ -16,7 +17,7 @@
 #include <string.h>
 
 static struct {
-    const char *device, *kernel, *only;
+    const char *device, *kernel, *only, *except;
     int shard, shards, random, pick;
 } options = {.kernel = "", .only = "", .shards = 1, .random = -1, .pick = -1};
 
@@ -113,6 +114,7 @@ static void walk(struct verify_target *target, enum case_level level) {
         struct verify_case v;
         struct verify_report report;
         if (c->level > level || !strstr(c->name, options.only) ||
+            (options.except && strstr(c->name, options.except)) ||
             (int)(i % (size_t)options.shards) != options.shard)
             continue;
         if (!verify_open(&v, c, 1, target->memory, &report)) {
@@ -179,6 +181,8 @@ int main(int argc, char **argv) {
             options.kernel = value(argc, argv, &i);
         else if (!strcmp(a, "--case"))
             options.only = value(argc, argv, &i);
+        else if (!strcmp(a, "--not"))
+            options.except = value(argc, argv, &i);
         else if (!strcmp(a, "--random"))
             options.random = atoi(value(argc, argv, &i));
         else if (!strcmp(a, "--pick"))

@@ -81,6 +81,11 @@ static_assert(Q_BYTES % 1024 == 0 && P_BYTES % 1024 == 0, "swizzle patterns star
 #define MAX_BIAS  (KV_IS_FP8 ? 7.0f : 0.0f)
 #define MAX_LIMIT 8.0f
 
+/* FP8: the second of a number's two e4m3 parts is kept times this. A first part is at most 448, its
+ * rounding error at most 16, so this fills e4m3's range and moves the floor below which small
+ * weights are lost by as much: it matters where large values meet small weights. */
+#define LOW_SCALE 16.0f
+
 /* --- Tensor memory, columns --- */
 
 enum {

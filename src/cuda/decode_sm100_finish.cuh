@@ -120,7 +120,7 @@ DEV void output_take(const struct cta *c, int o_slot, int block, int r, float o[
         tmem_load_x8(low, output_tmem(c, o_slot, block, (ROWS + r) % N));
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            o[j] += low[j];
+            o[j] += low[j] * (1 / LOW_SCALE);
     }
 }
 

@@ -71,8 +71,8 @@ DEV float query_split(int type, const struct u32x4 *x, uint32_t high[2], uint32_
             const float a = f[4 * i + 2 * j] * up, b = f[4 * i + 2 * j + 1] * up;
             h[j] = cvt_rn_e4m3x2_f32(a, b);
             const uint32_t back = cvt_rn_f16x2_e4m3x2(h[j]);
-            l[j] = cvt_rn_e4m3x2_f32(a - cvt_f32_f16((uint16_t)back),
-                                     b - cvt_f32_f16((uint16_t)(back >> 16)));
+            l[j] = cvt_rn_e4m3x2_f32((a - cvt_f32_f16((uint16_t)back)) * LOW_SCALE,
+                                     (b - cvt_f32_f16((uint16_t)(back >> 16))) * LOW_SCALE);
         }
         high[i] = h[0] | h[1] << 16;
         low[i] = l[0] | l[1] << 16;

@@ -62,7 +62,8 @@ DEV void scores_take(const struct cta *c, const struct softmax *x, const struct 
         pipe_release(s);
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-        y[r] = KV_IS_FP8 ? (raw[r] + raw[(ROWS + r) % N]) * (x->factor * facts->scale[r])
+        y[r] = KV_IS_FP8 ? (raw[r] + raw[(ROWS + r) % N] * (1 / LOW_SCALE)) *
+                               (x->factor * facts->scale[r])
                          : raw[r] * x->factor;
     if (x->cap > 0) {
 #pragma unroll
@@ -176,8 +177,8 @@ DEV void split_weights(const float y[4], uint32_t *high, uint32_t *low) {
     for (int i = 0; i < 2; i++) {
         h[i] = cvt_rn_e4m3x2_f32(y[2 * i], y[2 * i + 1]);
         const uint32_t back = cvt_rn_f16x2_e4m3x2(h[i]);
-        l[i] = cvt_rn_e4m3x2_f32(y[2 * i] - cvt_f32_f16((uint16_t)back),
-                                 y[2 * i + 1] - cvt_f32_f16((uint16_t)(back >> 16)));
+        l[i] = cvt_rn_e4m3x2_f32((y[2 * i] - cvt_f32_f16((uint16_t)back)) * LOW_SCALE,
+                                 (y[2 * i + 1] - cvt_f32_f16((uint16_t)(back >> 16))) * LOW_SCALE);
     }
     *high = h[0] | h[1] << 16;
     *low = l[0] | l[1] << 16;
