@@ -137,6 +137,8 @@ static void data_operands(struct dec *d, struct opnd *o, enum type t, bool write
     struct insn *in = d->in;
     in->n = (u8)vec_count(d);
     in->size = (u8)type_bytes(t);
+    if (!in->size)
+        dec_fail(d, "a type is due");
     if ((u32)in->n * in->size > 32)
         dec_fail(d, "more than 32 bytes in one access");
     if (t == T_S8 || t == T_S16 || t == T_S32)
