@@ -1,6 +1,5 @@
 /* cuda_abi.h: the part of the CUDA driver's C interface that libcuda-emu.so wears, in our own
  * declarations (after the CUDA Driver API reference), so that no CUDA header is needed to build.
- * tests/emu/cuda_abi.c compares them with <cuda.h> where there is one.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EMU_CUDA_ABI_H
 #define EMU_CUDA_ABI_H
