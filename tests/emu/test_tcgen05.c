@@ -277,6 +277,34 @@ static void test_wrong(void) {
     }
 }
 
+/* Two products add to one D only if both lay it out alike: M 64 puts its rows elsewhere. */
+static void test_two_shapes(void) {
+    static const char *const twice =
+        "tcgen05.mma.cta_group::1.kind::f16 [%r12], %d3, %d4, %r13, %p6;\n"
+        "setp.eq.u32 %p6, %r0, %r0; mov.b32 %r14, IDESC;\n"
+        "tcgen05.mma.cta_group::1.kind::f16 [%r12], %d3, %d4, %r14, %p6;\n";
+    static const char *const second[] = {"0x08080490", "0x04080490"};
+    static struct outcome o;
+    for (int k = 0; k < 2; k++) {
+        char body[400], *at;
+        snprintf(body, sizeof body, "%s", twice);
+        at = strstr(body, "IDESC");
+        char rest[300];
+        snprintf(rest, sizeof rest, "%s", at + 5);
+        snprintf(at, sizeof body - (size_t)(at - body), "%s%s", second[k], rest);
+        const struct part change[] = {{"MMA", body}, {NULL, NULL}};
+        char *text = write_program(change, false);
+        operands(128, 32, 1);
+        run(text, false, 1, EMU_LATE, desc_a, desc_b, idesc_128x32, &o);
+        if (k == 0)
+            CHECK(o.ok, "128 rows twice: %s", o.reports);
+        else
+            CHECK(!o.ok && strstr(o.reports, "a product of another M"), "128, then 64 rows: %s",
+                  o.reports);
+        free(text);
+    }
+}
+
 /* A commit covers what its own thread issued: from another thread it arrives at once, so the reader
  * meets an unfinished product when the pipe is late. */
 static void test_commit_of_another(void) {
@@ -297,6 +325,7 @@ static void test_commit_of_another(void) {
 int main(void) {
     test_right();
     test_wrong();
+    test_two_shapes();
     test_commit_of_another();
     return unit_end();
 }
