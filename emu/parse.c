@@ -266,6 +266,8 @@ static void parse_version(struct parser *p) {
     if (p->x.kind != TK_FLOAT && p->x.kind != TK_INT)
         parse_fail(p, ".version needs a number");
     double v = p->x.kind == TK_FLOAT ? p->x.f : (double)p->x.integer;
+    if (!(v >= 1 && v < 100))
+        parse_fail(p, ".version is no version of PTX");
     p->mod->version = (int)(v * 10 + 0.5);
     tok_next(p);
 }
