@@ -165,7 +165,8 @@ struct item {
     bool atomic;   /* its global writes are element-wise atomic */
     bool has_read; /* a store that no longer needs its CTA's shared memory */
     struct item_check *check;
-    void *payload; /* freed with the item */
+    u8 *copy;      /* what a store has read of shared memory, or NULL; freed with the item */
+    void *payload; /* behind the item, in the same allocation */
 };
 
 /* --- CTAs, clusters, grids --- */

@@ -219,6 +219,8 @@ static int op_cp_arrive(struct warp *w, const struct insn *i, u32 m) {
     if (!d)
         abort();
     groups_of(w, false);
+    d->next = w->deferred; /* at once: a fault below leaves it to the warp's end */
+    w->deferred = d;
     d->cta = w->cta;
     d->seq = w->async_seq++;
     d->clock = check_cp_async_clock(w, m);
@@ -244,12 +246,10 @@ static int op_cp_arrive(struct warp *w, const struct insn *i, u32 m) {
             mbar_arrive(e, c, off, 1, d->clock);
     }
     if (!open) {
+        w->deferred = d->next;
         clock_drop(d->clock);
         free(d);
-        return NEXT;
     }
-    d->next = w->deferred;
-    w->deferred = d;
     return NEXT;
 }
 void dec_cp_arrive(struct dec *d) {

@@ -63,7 +63,7 @@ static bool store_step(struct emu *e, struct item *it) {
     e->at = &it->grid->fn->code[it->pc];
     if (!x->have_read) {
         x->have_read = it->has_read = true;
-        x->copy = malloc(x->span);
+        x->copy = it->copy = malloc(x->span);
         if (!x->copy)
             abort();
         if (x->tensor) {
@@ -89,8 +89,6 @@ static bool store_step(struct emu *e, struct item *it) {
         return false;
     e->stats[EMU_STAT_TMA_BYTES] += x->bytes;
     check_item_done(e, it);
-    free(x->copy);
-    x->copy = NULL;
     r->pending[x->group % GROUP_SLOTS]--;
     warp_wake(w, wait_key(KEY_ASYNC, 0));
     return true;

@@ -169,6 +169,7 @@ static void agent_retire(struct emu *e, struct agent *a) {
 void item_finish(struct emu *e, struct item *it) {
     struct cta *c = it->cta;
     check_item_drop(it);
+    free(it->copy);
     free(it);
     c->outstanding--;
     e->progress++;
@@ -400,6 +401,7 @@ static void emu_abandon(struct emu *e) {
             bool own = a == &it->own;
             if (own)
                 e->nactive--;
+            free(it->copy);
             free(it);
             if (own)
                 break;
