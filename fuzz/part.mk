@@ -5,7 +5,9 @@
 # then does not vectorise, though a pragma asks for it, are no mistake here.
 #
 #   make fuzz FUZZ_SECONDS=60        every target so long; new inputs stay in $(BUILD)/fuzz/found
+#   make fuzz FUZZ_SEED=1            the same inputs again (as far as addresses allow); 0: others
 FUZZ_SECONDS ?= 60
+FUZZ_SEED    ?= 0
 FUZZ_TARGETS := fuzz_safetensors fuzz_step fuzz_problem fuzz_ptx
 CFLAGS_fuzz_fuzz_ptx := -Iemu
 FUZZ_SAN     := fuzzer-no-link,address,undefined
@@ -32,7 +34,7 @@ fuzz-build:
 
 fuzz:
 	@if fuzz/run --can-fuzz; then $(MAKE) fuzz-build; fi
-	fuzz/run $(FUZZ_BUILD) $(FUZZ_SECONDS)
+	fuzz/run $(FUZZ_BUILD) $(FUZZ_SECONDS) $(FUZZ_SEED)
 
 # The bounded run of the tests; it builds its targets when it runs, so that `make` need not. Where
 # clang or its runtime is missing it says so and skips. CI gives it FUZZ_SECONDS=20 per target.
