@@ -200,14 +200,17 @@ CU_API cu_result cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_
                               size_t width, size_t height, int kind) {
     return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
 }
+/* *p: the address of a symbol whose bytes off .. off + n exist. */
+static cu_result symbol_part(cu_ptr *p, const void *var, size_t off, size_t n) {
+    size_t bytes = 0;
+    cu_result r = rt_symbol(p, &bytes, var);
+    return !r && (off > bytes || n > bytes - off) ? CUE_ERROR_INVALID_VALUE : r;
+}
 CU_API cu_result cudaMemcpyToSymbolAsync(const void *var, const void *from, size_t n, size_t off,
                                          int kind, struct cu_stream *s) {
     cu_ptr p = 0;
-    size_t bytes = 0;
-    cu_result r = rt_symbol(&p, &bytes, var);
+    cu_result r = symbol_part(&p, var, off, n);
     (void)kind;
-    if (!r && (off > bytes || n > bytes - off))
-        r = CUE_ERROR_INVALID_VALUE;
     return rt_done(r || !n ? r : cuMemcpyAsync(p + off, P(from), n, s));
 }
 CU_API cu_result cudaMemcpyToSymbol(const void *var, const void *from, size_t n, size_t off,
@@ -217,11 +220,8 @@ CU_API cu_result cudaMemcpyToSymbol(const void *var, const void *from, size_t n,
 CU_API cu_result cudaMemcpyFromSymbolAsync(void *to, const void *var, size_t n, size_t off,
                                            int kind, struct cu_stream *s) {
     cu_ptr p = 0;
-    size_t bytes = 0;
-    cu_result r = rt_symbol(&p, &bytes, var);
+    cu_result r = symbol_part(&p, var, off, n);
     (void)kind;
-    if (!r && (off > bytes || n > bytes - off))
-        r = CUE_ERROR_INVALID_VALUE;
     return rt_done(r || !n ? r : cuMemcpyAsync(P(to), p + off, n, s));
 }
 CU_API cu_result cudaMemcpyFromSymbol(void *to, const void *var, size_t n, size_t off, int kind) {

@@ -13,8 +13,8 @@
  * %tid, %lane, %warp, %cta, %rank, %r<100>, %rd<50>, %f<20>, %p<20>, %rs<10>.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
+#include "unit_programs.h"
 #include "emu.h"
-#include <glob.h>
 
 enum { WORDS = 4096, TEXT = 1 << 16, MAX_FAULTS = 8 };
 
@@ -200,17 +200,6 @@ static int read_file(const char *path, const char *only) {
 }
 
 int main(int argc, char **argv) {
-    const char *root = getenv("LITMUS") ? getenv("LITMUS") : "tests/emu/litmus";
-    char pattern[300];
-    glob_t g;
-    int n = 0;
-    snprintf(pattern, sizeof pattern, "%s/*.lit", root);
-    if (!glob(pattern, 0, NULL, &g)) {
-        for (size_t k = 0; k < g.gl_pathc; k++)
-            n += read_file(g.gl_pathv[k], argc > 1 ? argv[1] : NULL);
-        globfree(&g);
-    }
-    CHECK(n > 0, "no program in %s", pattern);
-    printf("%d programs\n", n);
+    unit_programs("LITMUS", "tests/emu/litmus", "lit", read_file, argc > 1 ? argv[1] : NULL);
     return unit_end();
 }

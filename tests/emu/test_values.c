@@ -13,9 +13,9 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
+#include "unit_programs.h"
 #include "emu.h"
 #include "tensormap.h"
-#include <glob.h>
 
 enum { WORDS = 4096, TEXT = 1 << 17, MAX_WANT = 1024 };
 
@@ -183,17 +183,6 @@ static int read_file(const char *path, const char *only) {
 }
 
 int main(int argc, char **argv) {
-    const char *root = getenv("VALUES") ? getenv("VALUES") : "tests/emu/values";
-    char pattern[300];
-    glob_t g;
-    int n = 0;
-    snprintf(pattern, sizeof pattern, "%s/*.val", root);
-    if (!glob(pattern, 0, NULL, &g)) {
-        for (size_t k = 0; k < g.gl_pathc; k++)
-            n += read_file(g.gl_pathv[k], argc > 1 ? argv[1] : NULL);
-        globfree(&g);
-    }
-    CHECK(n > 0, "no program in %s", pattern);
-    printf("%d programs\n", n);
+    unit_programs("VALUES", "tests/emu/values", "val", read_file, argc > 1 ? argv[1] : NULL);
     return unit_end();
 }
