@@ -3,7 +3,7 @@
 # .cubin), embedded by kernels.c. Without nvcc the library is built with the rows but no images.
 # The portable kernels' image is a fat binary of cubins for every generation, so that none is
 # compiled at run time: Hopper and Blackwell take them for what their own kernels do not do.
-#   make ONLY=sm90_bf16_d128     only kernels whose name contains this, and the helpers
+#   make ONLY="sm80 bf16_d128"   only kernels whose name contains one of these, and the helpers
 #   make NVCC=/path/to/nvcc      which compiler;  make NVCC=  none
 include src/cuda/nvcc.mk
 ONLY  ?=
@@ -13,10 +13,12 @@ CUDA_NAMES := $(shell sed -n -e 's/^GQA_INSTANCE(\(\w*\), *\(\w*\), *\(\w*\), *\
                 -e 's/^GQA_HELPERS(\(\w*\)).*/gqa_helpers_\1/p' src/cuda/instances.def)
 CUDA_TRACED := $(shell sed -n -e 's/^GQA_TRACED(\(\w*\), *\(\w*\), *\(\w*\), *\(\w*\)).*/gqa_decode_\1_\2_d\3_g\4_trace/p' \
                  -e 's/^GQA_TRACED_HELPERS(\(\w*\)).*/gqa_helpers_\1_trace/p' src/cuda/instances.def)
-CUDA_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_NAMES),$(if $(or $(if $(ONLY),,all),$(findstring helpers,$(n)),$(findstring $(ONLY),$(n))),$(n)))))
+# Of names $(1), those that contain a word of $(2).
+cuda_containing = $(strip $(foreach n,$(1),$(if $(strip $(foreach w,$(2),$(findstring $(w),$(n)))),$(n))))
+CUDA_BUILT := $(if $(NVCC),$(if $(ONLY),$(call cuda_containing,$(CUDA_NAMES),$(ONLY) helpers),$(CUDA_NAMES)))
 # Of the traced rows those whose name contains a word of TRACES; the rest have no image.
 TRACES ?= sm100_bf16_d128 helpers_sm100
-CUDA_TRACED_BUILT := $(if $(NVCC),$(strip $(foreach n,$(CUDA_TRACED),$(if $(or $(filter all,$(TRACES)),$(strip $(foreach t,$(TRACES),$(findstring $(t),$(n))))),$(n)))))
+CUDA_TRACED_BUILT := $(if $(NVCC),$(if $(filter all,$(TRACES)),$(CUDA_TRACED),$(call cuda_containing,$(CUDA_TRACED),$(TRACES))))
 # Their cubins cost as much again, and a driver assembles PTX too: with TRACES=all they are made, to
 # see that nothing spills.
 CUDA_PTX   := $(CUDA_BUILT) $(CUDA_TRACED_BUILT)
