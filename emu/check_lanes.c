@@ -30,9 +30,9 @@ void lanes_snapshot(struct warp *w, u32 lanes) {
 u32 lanes_left(const struct warp_check *k, u32 lanes, u32 epoch, u32 known) {
     for (u32 e = known; lanes && e && e >= epoch; e--) {
         const struct snapshot *s = &k->log[e % SNAPSHOTS];
-        if (known - e >= SNAPSHOTS / 2)
-            return 0; /* forgotten */
-        if (s->epoch != e)
+        if (known - e >= SNAPSHOTS / 2 || s->epoch > e)
+            return 0; /* forgotten: too long ago, or the warp has gone too far since */
+        if (s->epoch < e)
             continue;
         if (epoch <= s->met)
             return 0;
