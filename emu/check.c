@@ -147,9 +147,10 @@ void check_warp_start(struct warp *w) {
     struct warp_check *k = &c->check->warp[w->id];
     struct pending_item *item = k->item;
     struct pending_regs *regs = k->regs;
-    u32 *slots = k->tc_slot, ic = k->items_cap, rc = k->regs_cap, tc = k->tc_cap;
+    struct pending_tc *tcs = k->tc;
+    u32 ic = k->items_cap, rc = k->regs_cap, tc = k->tc_cap;
     memset(k, 0, sizeof *k);
-    k->item = item, k->items_cap = ic, k->regs = regs, k->regs_cap = rc, k->tc_slot = slots,
+    k->item = item, k->items_cap = ic, k->regs = regs, k->regs_cap = rc, k->tc = tcs,
     k->tc_cap = tc;
     k->agent = c->rank * AGENTS + w->id;
     k->tc_agent = c->rank * TC_AGENTS + w->id;
@@ -190,7 +191,7 @@ void check_cta_delete(struct cta *c) {
     for (u32 n = 0; n < MAX_WARPS; n++) {
         free(k->warp[n].item);
         free(k->warp[n].regs);
-        free(k->warp[n].tc_slot);
+        free(k->warp[n].tc);
     }
     free(k->cell);
     free(k->tm);

@@ -55,10 +55,10 @@ void check_item_meet(struct item *it, bool on);
 /* Frees the item's check state and clock. */
 void check_item_drop(struct item *it);
 /* Registers that an asynchronous operation writes (or reads, written false) until cleared. */
-void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group);
+void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group, u32 loc);
 void check_pending_clear(struct warp *w, u64 upto); /* groups below upto are complete */
 void check_wgmma_done(struct warp *w, u32 upto);
-void check_tc_poison(struct warp *w, u32 at);
+void check_tc_poison(struct warp *w, u32 at, u32 loc);
 void check_tc_unpoison(struct warp *w);
 /* An operation of the tensor pipe of CTA `owner`. */
 void check_item_tensor(struct warp *w, struct item *it, struct cta *owner, bool commit);

@@ -76,15 +76,31 @@ static u32 defined_lanes(const struct warp *w, const struct insn *i, u32 kind, b
     return all;
 }
 
-static void pending_read(struct warp *w, const struct insn *i, u8 flag) {
-    emu_report(w, i, EMU_PENDING,
-               flag & PEND_TC ? "reads a register that tcgen05.ld fills before tcgen05.wait::ld"
-                              : "reads an accumulator of wgmma before wgmma.wait_group");
+/* Where the operation is that holds the register of this slot. */
+static u32 pending_loc(const struct warp_check *k, u32 slot, u8 flag) {
+    for (u32 n = k->ntc; flag & PEND_TC && n--;)
+        if (k->tc[n].slot == slot)
+            return k->tc[n].loc;
+    for (u32 n = k->nregs; n--;)
+        for (u32 r = 0; r < k->regs[n].n; r++)
+            if (k->slots[REF_OFF(k->regs[n].r[r]) / 4] == slot)
+                return k->regs[n].loc;
+    return 0;
 }
-static void pending_write(struct warp *w, const struct insn *i, u8 flag) {
-    emu_report(w, i, EMU_PENDING,
-               flag & PEND_TC ? "writes a register that tcgen05.ld is still to fill"
-                              : "writes a register that wgmma still uses, before wgmma.wait_group");
+
+/* One report for each operation, however many instructions are too early. */
+static void pending_report(struct warp *w, const struct insn *i, u32 slot, bool written) {
+    const u8 flag = w->check->pending[slot];
+    struct emu *e = w->cta->grid->emu;
+    char at[300];
+    emu_report_at(e, w->cta, w->id, pending_loc(w->check, slot, flag), EMU_PENDING,
+                  "a register that this %s is %s at %s, before %s",
+                  flag & PEND_TC      ? "tcgen05.ld fills"
+                  : flag & PEND_WRITE ? "wgmma fills"
+                                      : "wgmma reads",
+                  written ? "written" : "read",
+                  loc_text(e, w->cta->grid->fn, i->loc, at, sizeof at),
+                  flag & PEND_TC ? "tcgen05.wait::ld" : "wgmma.wait_group");
 }
 
 /* A register that some asynchronous operation still fills or reads.  A copy hands that on. */
@@ -92,13 +108,14 @@ static void check_pending(struct warp *w, const struct insn *i, const struct use
                           bool copy) {
     struct warp_check *k = w->check;
     bool poison = false;
+    u32 from = 0;
     for (const struct use *u = first;; u++) {
         u8 *p = &k->pending[u->slot];
         if (!u->written && *p & (PEND_WRITE | PEND_TC)) {
             if (copy && *p & PEND_TC)
-                poison = true;
+                poison = true, from = pending_loc(k, u->slot, *p);
             else
-                pending_read(w, i, *p);
+                pending_report(w, i, u->slot, false);
         }
         if (u->last)
             break;
@@ -109,10 +126,10 @@ static void check_pending(struct warp *w, const struct insn *i, const struct use
             if (copy && k->pending[at] == PEND_TC)
                 k->pending[at] = 0;
             else
-                pending_write(w, i, k->pending[at]);
+                pending_report(w, i, at, true);
         }
         if (u->written && poison)
-            check_tc_poison(w, at);
+            check_tc_poison(w, at, from);
         if (u->last)
             return;
     }
@@ -171,7 +188,7 @@ static void set_flags(struct warp_check *k, const struct pending_regs *p, bool o
     }
 }
 
-void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group) {
+void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 group, u32 loc) {
     struct warp_check *k = w->check;
     if (!k || !n)
         return;
@@ -181,7 +198,8 @@ void check_pending_set(struct warp *w, const ref *r, u32 n, bool written, u64 gr
         if (!k->regs)
             abort();
     }
-    k->regs[k->nregs] = (struct pending_regs){r, n, group, written ? PEND_WRITE : PEND_READ};
+    k->regs[k->nregs] = (struct pending_regs){
+        .r = r, .n = n, .group = group, .loc = loc, .flag = written ? PEND_WRITE : PEND_READ};
     set_flags(k, &k->regs[k->nregs++], true);
     k->npending++;
 }
@@ -204,24 +222,24 @@ void check_pending_clear(struct warp *w, u64 upto) {
 
 /* --- tcgen05.ld --- */
 
-void check_tc_poison(struct warp *w, u32 at) {
+void check_tc_poison(struct warp *w, u32 at, u32 loc) {
     struct warp_check *k = w->check;
     if (k->pending[at] & PEND_TC)
         return;
     if (k->ntc == k->tc_cap) {
         k->tc_cap = k->tc_cap ? k->tc_cap * 2 : 64;
-        k->tc_slot = realloc(k->tc_slot, k->tc_cap * sizeof *k->tc_slot);
-        if (!k->tc_slot)
+        k->tc = realloc(k->tc, k->tc_cap * sizeof *k->tc);
+        if (!k->tc)
             abort();
     }
-    k->tc_slot[k->ntc++] = at;
+    k->tc[k->ntc++] = (struct pending_tc){at, loc};
     k->pending[at] |= PEND_TC;
     k->npending++;
 }
 void check_tc_unpoison(struct warp *w) {
     struct warp_check *k = w->check;
     for (u32 n = 0; n < k->ntc; n++)
-        k->pending[k->tc_slot[n]] &= (u8)~PEND_TC;
+        k->pending[k->tc[n].slot] &= (u8)~PEND_TC;
     k->npending -= k->ntc;
     k->ntc = 0;
 }

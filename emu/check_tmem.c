@@ -163,10 +163,9 @@ void check_tmem(struct warp *w, const struct insn *i, u32 lane, u32 lanes, u32 c
 }
 
 void check_tcgen_pending(struct warp *w, const struct insn *i, const ref *regs, u32 n) {
-    (void)i;
     for (u32 k = 0; k < n; k++)
         if (!(regs[k] & REF_SINK))
-            check_tc_poison(w, w->check->slots[REF_OFF(regs[k]) / 4]);
+            check_tc_poison(w, w->check->slots[REF_OFF(regs[k]) / 4], i->loc);
 }
 
 /* Epochs up to the last load (or store) are complete, provided that nothing of the other kind is

@@ -128,7 +128,11 @@ struct pending_regs { /* of wgmma */
     const ref *r;
     u32 n;
     u64 group;
+    u32 loc;
     u8 flag;
+};
+struct pending_tc { /* a register that a tcgen05.ld fills */
+    u32 slot, loc;
 };
 enum { PEND_WRITE = 1, PEND_READ = 2, PEND_TC = 4 };
 
@@ -161,7 +165,7 @@ struct warp_check {
     u32 nitems, items_cap;
     struct pending_regs *regs;
     u32 nregs, regs_cap;
-    u32 *tc_slot; /* registers that tcgen05.ld fills */
+    struct pending_tc *tc;
     u32 ntc, tc_cap;
     u32 npending;
     const u32 *slots; /* of the function */

@@ -33,21 +33,11 @@ static bool env_on(const char *name) {
 }
 
 static void env_lenient(struct emu_options *o) {
-    static const char *const names[] = {
-#define X(n, s, t) s,
-        EMU_CHECKS(X)
-#undef X
-    };
     const char *s = getenv("EMU_LENIENT");
-    while (s && *s) {
-        size_t n = strcspn(s, ", ");
-        for (int k = 0; k < EMU_CHECK_COUNT; k++)
-            if ((n == strlen(names[k]) && !strncmp(s, names[k], n)) ||
-                (n == 3 && !strncmp(s, "all", 3)))
-                o->lenient[k] = true;
-        s += n;
-        s += strspn(s, ", ");
-    }
+    const char *wrong = s ? emu_checks_named(s, o->lenient) : NULL;
+    if (wrong)
+        fprintf(stderr, "emu: EMU_LENIENT: there is no check '%.*s'\n", (int)strcspn(wrong, ", "),
+                wrong);
 }
 
 static enum emu_policy env_policy(void) {

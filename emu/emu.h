@@ -60,6 +60,11 @@ enum emu_check {
         EMU_CHECK_COUNT
 };
 
+/* Sets the checks that a list of names ("race,proxy") names, separated by commas or spaces.  "all":
+ * every one; "shipped": those that programs known to run on GPUs break (docs/emulator.md).  Returns
+ * where the first unknown name starts, NULL when all are known. */
+const char *emu_checks_named(const char *list, bool set[EMU_CHECK_COUNT]);
+
 /* --- Statistics --- */
 
 #define EMU_STAT_LIST(X)                                                                           \

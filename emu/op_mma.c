@@ -20,13 +20,24 @@ static u32 row_count(const struct insn *i, bool load) {
     return (u32)i->n * (i->size == 8 && load ? 16 : 8);
 }
 
-static void matrix_rows(struct warp *w, const struct insn *i, u8 **rows, bool load) {
-    u32 acc = load ? ACC_READ : ACC_WRITE;
-    for (u32 l = 0; l < row_count(i, load); l++) {
+static void load_rows(struct warp *w, const struct insn *i, u8 **rows) {
+    for (u32 l = 0; l < row_count(i, true); l++) {
         u64 a = lane_address(w, i, i->a, l);
-        rows[l] = mem_at(w, i, l, i->space, a, 16, acc);
+        rows[l] = mem_at(w, i, l, i->space, a, 16, ACC_READ);
         if (w->check)
-            check_mem(w, i, l, i->space, a, 16, acc);
+            check_mem(w, i, l, i->space, a, 16, ACC_READ);
+    }
+}
+
+/* Lanes may name the same row, if they store the same there. */
+static void store_rows(struct warp *w, const struct insn *i, u8 (*rows)[16]) {
+    for (u32 l = 0; l < row_count(i, false); l++) {
+        u64 a = lane_address(w, i, i->a, l);
+        u8 *p = mem_at(w, i, l, i->space, a, 16, ACC_WRITE);
+        if (w->check)
+            check_mem(w, i, l, i->space, a, 16,
+                      ACC_WRITE | (memcmp(p, rows[l], 16) ? 0u : (u32)ACC_SAME));
+        memcpy(p, rows[l], 16);
     }
 }
 
@@ -34,7 +45,7 @@ static int op_ldmatrix(struct warp *w, const struct insn *i, u32 m) {
     u8 *rows[LANES];
     u32 *d[8], tmp[8][LANES];
     whole_warp(w, i, m);
-    matrix_rows(w, i, rows, true);
+    load_rows(w, i, rows);
     for (u32 k = 0; k < i->nops; k++)
         d[k] = tmp[k];
     if (i->size == 16)
@@ -47,16 +58,18 @@ static int op_ldmatrix(struct warp *w, const struct insn *i, u32 m) {
 }
 
 static int op_stmatrix(struct warp *w, const struct insn *i, u32 m) {
-    u8 *rows[LANES];
+    u8 to[LANES][16], *rows[LANES];
     const u32 *a[4];
     whole_warp(w, i, m);
-    matrix_rows(w, i, rows, false);
+    for (u32 l = 0; l < LANES; l++)
+        rows[l] = to[l];
     for (u32 k = 0; k < i->nops; k++)
         a[k] = reg_at(w, i->ops[k]);
     if (i->size == 16)
         stmatrix_b16(rows, a, i->n, i->flags & M_TRANS);
     else
         stmatrix_b8_trans(rows, a, i->n);
+    store_rows(w, i, to);
     w->cta->grid->emu->progress++;
     return NEXT;
 }
@@ -73,8 +86,6 @@ static void matrix_common(struct dec *d, struct opnd *addr, struct opnd *data, b
     ref *r = dec_refs(d, regs);
     dec_vec(d, data, T_B32, load, r, regs);
     in->space = (u8)dec_space(d);
-    if (in->space == SP_GENERIC)
-        in->space = SP_GENERIC;
     in->a = dec_addr(d, addr, in->space, &in->imm, &wide);
     in->flags = (wide ? (u32)MEM_WIDE_ADDR : 0u) | (dec_has(d, "trans") ? (u32)M_TRANS : 0u);
 }

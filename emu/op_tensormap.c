@@ -21,6 +21,7 @@ static int op_replace(struct warp *w, const struct insn *i, u32 m) {
     FOR_LANES(l, m) {
         const u64 a = lane_address(w, i, i->a, l);
         const u64 v = lane_value(w, i->b, l, i->size == 8);
+        map_at(w, i, l, i->space, a, ACC_READ);
         u8 *map = map_at(w, i, l, i->space, a, ACC_WRITE);
         if (!tensormap_replace(map, (enum tensormap_field)i->n, i->target, v, why, sizeof why))
             emu_fault(w, i, "lane %u: %s", l, why);

@@ -186,9 +186,9 @@ static int op_wgmma(struct warp *w, const struct insn *i, u32 m) {
         o->d[k][r] = reg_at(w, f->regs[r]);
     for (int r = 0; r < f->na; r++)
         o->areg[k][r] = reg_at(w, f->regs[f->nd + r]);
-    check_pending_set(w, f->regs, (u32)f->nd, true, s->committed);
+    check_pending_set(w, f->regs, (u32)f->nd, true, s->committed, i->loc);
     check_item_group(w, it, 2, (u32)s->committed, ~0u);
-    check_pending_set(w, f->regs + f->nd, (u32)f->na, false, s->committed);
+    check_pending_set(w, f->regs + f->nd, (u32)f->na, false, s->committed, i->loc);
     o->joined |= 1u << k;
     s->issued++;
     w->cta->grid->emu->progress++;

@@ -30,7 +30,8 @@ static const char usage_text[] =
     "  --cluster X,Y,Z    --smem BYTES    --pdl\n"
     "  --part NAME        sm_100a (default), sm_103a, sm_90a, sm_80, sm_120a\n"
     "  --seed N  --seeds N  --policy random|bursty|instant|late|starve\n"
-    "  --lenient CHECK,...|all    --unchecked    --conservative    --late-rejoin    --perturb\n"
+    "  --lenient CHECK,...|shipped|all    --unchecked    --conservative    --late-rejoin    "
+    "--perturb\n"
     "  --timing      model time (docs/traces.md): prints the modelled nanoseconds of the launch\n"
     "  --unread    --balance\n"
     "  --slots N  --window N  --max-steps N\n"
@@ -253,22 +254,9 @@ static void three(const char *s, uint32_t v[3]) {
 }
 
 static void set_lenient(const char *s) {
-    static const char *const names[] = {
-#define X(n, text, t) text,
-        EMU_CHECKS(X)
-#undef X
-    };
-    for (; *s; s += strcspn(s, ","), s += *s == ',') {
-        const size_t n = strcspn(s, ",");
-        bool known = n == 3 && !memcmp(s, "all", 3);
-        for (int k = 0; k < EMU_CHECK_COUNT; k++)
-            if (known || (strlen(names[k]) == n && !memcmp(names[k], s, n)))
-                o.emu.lenient[k] = true;
-        for (int k = 0; k < EMU_CHECK_COUNT; k++)
-            known = known || (strlen(names[k]) == n && !memcmp(names[k], s, n));
-        if (!known)
-            stop("--lenient: there is no check '%.*s'", (int)n, s);
-    }
+    const char *wrong = emu_checks_named(s, o.emu.lenient);
+    if (wrong)
+        stop("--lenient: there is no check '%.*s'", (int)strcspn(wrong, ", "), wrong);
 }
 
 static void set_policy(const char *s) {

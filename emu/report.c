@@ -75,6 +75,25 @@ void emu_fault(struct warp *w, const struct insn *i, const char *fmt, ...) {
     longjmp(e->escape, 1);
 }
 
+const char *emu_checks_named(const char *list, bool set[EMU_CHECK_COUNT]) {
+    static const char shipped[] = "tcgen05-fence,pending,mbarrier,warp,tmem";
+    const char *wrong = NULL;
+    for (const char *s = list; *s; s += strspn(s, ", ")) {
+        const size_t n = strcspn(s, ", ");
+        const bool all = n == 3 && !memcmp(s, "all", 3);
+        bool known = all || (n == 7 && !memcmp(s, "shipped", 7));
+        if (known && !all)
+            emu_checks_named(shipped, set);
+        for (int k = 0; k < EMU_CHECK_COUNT; k++)
+            if (all || (strlen(check_names[k]) == n && !memcmp(check_names[k], s, n)))
+                known = set[k] = true;
+        if (n && !known && !wrong)
+            wrong = s;
+        s += n;
+    }
+    return wrong;
+}
+
 void emu_report_at(struct emu *e, struct cta *c, u32 warp, u32 loc, enum emu_check id,
                    const char *fmt, ...) {
     char what[1024], at[300], text[1600], key[340];

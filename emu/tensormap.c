@@ -222,6 +222,18 @@ static bool open_map(struct stored *s, const void *map, char *why, size_t n) {
     return true;
 }
 
+/* A kernel may build a map from 128 bytes of zeros, field by field (Triton's device descriptors):
+ * every field then starts at its least value. */
+static bool open_to_replace(struct stored *s, const void *map, char *why, size_t n) {
+    static const uint8_t zeros[TENSORMAP_BYTES];
+    if (memcmp(map, zeros, sizeof zeros))
+        return open_map(s, map, why, n);
+    *s = (struct stored){.magic = MAGIC, .rank = 1};
+    for (uint32_t i = 0; i < TENSORMAP_RANK; i++)
+        s->box[i] = s->step[i] = 1;
+    return true;
+}
+
 bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t n) {
     struct stored s;
     if (!open_map(&s, map, why, n))
@@ -300,7 +312,7 @@ static bool set_swizzle(struct stored *s, uint64_t mode, uint64_t atom, char *wh
 bool tensormap_replace(void *map, enum tensormap_field f, uint32_t ord, uint64_t v, char *why,
                        size_t n) {
     struct stored s;
-    if (!open_map(&s, map, why, n))
+    if (!open_to_replace(&s, map, why, n))
         return false;
     const uint64_t mode = s.swizzle > 3 ? 3 : s.swizzle, atom = s.swizzle > 3 ? s.swizzle - 3u : 0;
     const bool is_array = f >= FIELD_BOX_DIM && f <= FIELD_ELEMENT_STRIDE;

@@ -76,7 +76,8 @@ bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t wh
 /* Rewrites an encoded map's address (cuTensorMapReplaceAddress). */
 bool tensormap_replace_address(void *map, uint64_t address, char *why, size_t why_bytes);
 
-/* tensormap.replace: field as PTX numbers its values, ord where the field is an array. */
+/* tensormap.replace: field as PTX numbers its values, ord where the field is an array.  The map is
+ * an encoded one or 128 bytes of zeros. */
 enum tensormap_field {
     FIELD_ADDRESS,
     FIELD_RANK,

@@ -28,6 +28,8 @@ run="axpy.ptx --grid 2 --block 4 --arg u32:6 --arg f32:2 --arg f32[6]=iota --arg
 expect 0 '^argument 3: 0.5 2.5 4.5 6.5 8.5 10.5$' $run --print 3
 expect 0 '^argument 3: 0.5 2.5$' $run --print 3:2 --part sm_100a
 expect 0 '^warp instructions: [1-9]' $run --stats
+expect 0 '^warp instructions: [1-9]' $run --stats --lenient shipped,race
+expect 2 "there is no check 'foo'" $run --lenient race,foo
 expect 0 '^5 of 5 seeds clean$' $run --seeds 5 --policy starve
 expect 0 'executed branches went both ways$' $run --coverage -
 expect 0 'axpy.ptx:14: never taken: bra$' axpy.ptx --block 4 --arg u32:4 --arg f32:2 --arg 'f32[4]' --arg 'f32[4]' --coverage -
