@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# bench: the floor kernel that tools/space_cuda.c embeds, and the sweep behind the planner's numbers.
+# bench: the floor kernel that tools/space_cuda.c embeds (nothing of sm_90a in it: later GPUs assemble
+# its PTX), and the sweep behind the planner's numbers.
 include src/cuda/nvcc.mk
 
 STREAM := $(BUILD)/bench/stream
 STREAM_IMAGES := $(if $(NVCC),$(STREAM).ptx $(STREAM).cubin)
 
-$(STREAM).ptx: bench/stream.cu $(wildcard src/cuda/*.cuh) src/cuda/args.h
+$(STREAM).ptx: bench/stream.cu bench/part.mk $(wildcard src/cuda/*.cuh) src/cuda/args.h
 	@mkdir -p $(@D)
 	@echo "nvcc stream"
-	@$(NVCC) $(NVCC_FLAGS) -gencode arch=compute_90a,code=compute_90a -DGQA_ARCH=90 -ptx $< -o $@
+	@$(NVCC) $(NVCC_FLAGS) -gencode arch=compute_90,code=compute_90 -DGQA_ARCH=90 -ptx $< -o $@
 $(STREAM).cubin: $(STREAM).ptx
-	@$(PTXAS) $(PTXAS_FLAGS) -arch=sm_90a $< -o $@
+	@$(PTXAS) $(PTXAS_FLAGS) -arch=sm_90 $< -o $@
 
 $(BUILD)/tools/space_cuda.o: CFLAGS_ALL += -DSTREAM_IMAGE='"$(STREAM).cubin"' -DSTREAM_TEXT='"$(STREAM).ptx"' -DSTREAM_SIZED='"$(if $(NVCC),1,0)"'
 $(BUILD)/tools/space_cuda.o: $(STREAM_IMAGES)

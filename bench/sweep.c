@@ -4,6 +4,8 @@
  *
  *   sweep [--only "16/2 128"] [--kernel sm90] [--auto] [--rounds 3] [--device cuda:0] > sweep.csv
  *   sweep --features      pages, query tokens, FP8, ragged batches ... beside the plain step
+ *   sweep --device emu:sm_100a --pool-mib 4 --rounds 1 --replays 1 --only "1 16/2 64 1024"
+ *                         the same in the emulator: what it prints are no times
  *
  * Method: per candidate one CUDA graph of as many decodes as there are K/V entries in the pool
  * (at least 512 MiB, so that nothing is served from L2), captured once. A round replays each
@@ -16,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLAYS = 7, MAX_CANDIDATES = 128, MAX_RUNS = 128, BLOCK = 4 << 20, MAX_ROUNDS = 16 };
+enum { MAX_REPLAYS = 7, MAX_CANDIDATES = 128, MAX_RUNS = 128, BLOCK = 4 << 20, MAX_ROUNDS = 16 };
 
 /* Grids outside of these are never best on 132 SMs, unless a cluster can be no larger. */
 enum { LEAST_CTAS = 60, MOST_CTAS = 264 };
@@ -24,8 +26,13 @@ enum { LEAST_CTAS = 60, MOST_CTAS = 264 };
 static struct {
     const char *device, *only, *kernel;
     bool automatic, features;
-    int rounds;
-} options = {.device = "cuda:0", .only = "", .kernel = "", .rounds = 3};
+    int rounds, replays, pool_mib;
+} options = {.device = "cuda:0",
+             .only = "",
+             .kernel = "",
+             .rounds = 3,
+             .replays = MAX_REPLAYS,
+             .pool_mib = 6000};
 
 struct shape {
     int batch, q_heads, kv_heads, head_dim;
@@ -89,6 +96,8 @@ static void add(const struct shape *s, const char *kernel, enum gqa_split_mode m
     static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster"};
     struct gqa_problem p = gqa_problem_init();
     struct candidate *c = &state.list[state.count];
+    if (state.count == MAX_CANDIDATES)
+        return;
     p.batch = s->batch;
     p.q_heads = s->q_heads;
     p.kv_heads = s->kv_heads;
@@ -102,7 +111,7 @@ static void add(const struct shape *s, const char *kernel, enum gqa_split_mode m
     p.pdl = pdl;
     gqa_problem_pack(&p, GQA_HND);
     *c = (struct candidate){.pdl = pdl, .tensors = plain_tensors()};
-    if (state.count == MAX_CANDIDATES || gqa_plan_create(state.device, &p, &c->plan, NULL))
+    if (gqa_plan_create(state.device, &p, &c->plan, NULL))
         return;
     struct gqa_plan_info info = gqa_plan_info_init();
     gqa_plan_describe(c->plan, &info, NULL);
@@ -142,13 +151,13 @@ static int by_value(const void *a, const void *b) {
 }
 
 static double round_median(struct candidate *c, int64_t runs) {
-    double seconds[REPLAYS];
+    double seconds[MAX_REPLAYS];
     struct gqa_error err;
-    for (int i = 0; i < REPLAYS; i++)
+    for (int i = 0; i < options.replays; i++)
         if (cuda_graph_time(&state.space, c->graph, &seconds[i], &err))
             die(&err);
-    qsort(seconds, REPLAYS, sizeof *seconds, by_value);
-    return 1e6 * seconds[REPLAYS / 2] / (double)runs;
+    qsort(seconds, (size_t)options.replays, sizeof *seconds, by_value);
+    return 1e6 * seconds[options.replays / 2] / (double)runs;
 }
 
 static void place(const struct shape *s) {
@@ -231,7 +240,7 @@ static const int32_t *ints_on_device(const int32_t *host, int64_t n) {
     static size_t used = 16 << 20;
     struct gqa_error err;
     char *at = state.small + used;
-    if (space_cuda.put(&state.space, at, host, (size_t)n * sizeof *host, &err))
+    if (state.space.kind->put(&state.space, at, host, (size_t)n * sizeof *host, &err))
         die(&err);
     used += ((size_t)n * sizeof *host + 4095) / 4096 * 4096;
     return (const int32_t *)(void *)at;
@@ -342,6 +351,10 @@ static void sweep_features(void) {
     for (int i = 0; i < 4; i++) {
         struct gqa_problem p = plain_problem(shapes[i][0], shapes[i][1]);
         const int64_t tokens = p.batch * p.kv_len;
+        snprintf(title, sizeof title, "%lld 64/8 128 %lld", (long long)p.batch,
+                 (long long)p.kv_len);
+        if (!strstr(title, options.only))
+            continue;
         add_problem("contiguous", p, plain_tensors());
         add_paged("page 64", p, 64);
         add_paged("page 16", p, 16);
@@ -360,13 +373,13 @@ static void sweep_features(void) {
         p = plain_problem(p.batch, p.kv_len);
         p.kernel = "gqa_decode_sm80_bf16_d128_g8";
         add_problem("portable", p, plain_tensors());
-        snprintf(title, sizeof title, "%lld 64/8 128 %lld", (long long)p.batch,
-                 (long long)p.kv_len);
         time_features(title, tokens, 256);
     }
     for (int64_t batch = 8; batch <= 128; batch *= 4) {
-        const int64_t tokens = add_ragged(batch);
         snprintf(title, sizeof title, "ragged %lld", (long long)batch);
+        if (!strstr(title, options.only))
+            continue;
+        const int64_t tokens = add_ragged(batch);
         time_features(title, tokens, 256);
     }
 }
@@ -389,26 +402,30 @@ static void fill_pool(void) {
     }
     for (size_t at = 0; at < state.pool_bytes; at += BLOCK) {
         const size_t phase = at ? (at / BLOCK * 2654435761u) % (BLOCK / 2) / 64 * 64 : 0;
-        if (space_cuda.put(&state.space, state.pool + at, (char *)block + phase, BLOCK - phase,
-                           &err))
+        if (state.space.kind->put(&state.space, state.pool + at, (char *)block + phase,
+                                  BLOCK - phase, &err) ||
+            state.space.kind->put(&state.space, state.pool + at + BLOCK - phase, block, phase,
+                                  &err))
             die(&err);
     }
-    if (space_cuda.put(&state.space, state.small, block, BLOCK, &err))
+    if (state.space.kind->put(&state.space, state.small, block, BLOCK, &err))
         die(&err);
     free(block);
 }
 
 static void open_all(void) {
     struct gqa_error err;
-    if (space_cuda.open(options.device, &state.space, &err) ||
+    const struct space_kind *kind =
+        strncmp(options.device, "emu", 3) ? &space_cuda : &space_emulator;
+    if (kind->open(options.device, &state.space, &err) ||
         gqa_device_open(options.device, NULL, &state.device, &err))
         die(&err);
-    state.space.kind = &space_cuda;
-    state.pool_bytes = (size_t)6000 << 20;
+    state.space.kind = kind;
+    state.pool_bytes = (size_t)options.pool_mib << 20;
     state.workspace_bytes = (size_t)64 << 20;
-    state.pool = space_cuda.take(&state.space, state.pool_bytes);
-    state.small = space_cuda.take(&state.space, 32 << 20);
-    state.workspace = space_cuda.take(&state.space, state.workspace_bytes);
+    state.pool = state.space.kind->take(&state.space, state.pool_bytes);
+    state.small = state.space.kind->take(&state.space, 32 << 20);
+    state.workspace = state.space.kind->take(&state.space, state.workspace_bytes);
     if (!state.pool || !state.small || !state.workspace) {
         fprintf(stderr, "sweep: no memory on the GPU\n");
         exit(1);
@@ -447,7 +464,15 @@ int main(int argc, char **argv) {
             options.device = next, i++;
         else if (!strcmp(argv[i], "--rounds"))
             options.rounds = atoi(next), i++;
+        else if (!strcmp(argv[i], "--replays"))
+            options.replays = atoi(next), i++;
+        else if (!strcmp(argv[i], "--pool-mib"))
+            options.pool_mib = atoi(next), i++;
     }
+    options.replays = options.replays < 1             ? 1
+                      : options.replays > MAX_REPLAYS ? MAX_REPLAYS
+                                                      : options.replays;
+    options.pool_mib = options.pool_mib < 4 ? 4 : options.pool_mib / 4 * 4; /* whole blocks */
     options.rounds = options.rounds < 1            ? 1
                      : options.rounds > MAX_ROUNDS ? MAX_ROUNDS
                                                    : options.rounds;
