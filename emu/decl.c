@@ -74,30 +74,42 @@ struct sym *sym_find(struct parser *p, const char *name, size_t len) {
     u32 h = hash_name(name, len);
     for (u32 k = p->bucket[h % 4096]; k; k = p->syms[k - 1].next) {
         struct sym *s = &p->syms[k - 1];
-        if (s->hash == h && strlen(s->name) == len && !memcmp(s->name, name, len))
+        if (s->kind != SYM_REGS && s->hash == h && strlen(s->name) == len &&
+            !memcmp(s->name, name, len))
             return s;
     }
     return NULL;
 }
 
-/* A register of a family `%r<10>` is found by its name without the number. */
-struct sym *parse_lookup(struct parser *p, const char *name, size_t len) {
-    struct sym *s = sym_find(p, name, len);
-    if (s && s->kind != SYM_REGS)
-        return s;
-    size_t n = len;
-    while (n && name[n - 1] >= '0' && name[n - 1] <= '9')
-        n--;
-    if (n == len || len - n > 9)
-        return NULL;
-    /* `%r1<5>` declares %r10..%r14: digits may belong to the prefix */
-    for (size_t k = n; k < len; k++) {
-        s = sym_find(p, name, k);
-        if (s && s->kind == SYM_REGS && (name[k] != '0' || k + 1 == len) &&
-            (u32)strtoul(name + k, NULL, 10) < s->count)
+/* The family `%r<10>` of this name. */
+static struct sym *family_find(struct parser *p, const char *name, size_t len) {
+    u32 h = hash_name(name, len);
+    for (u32 k = p->bucket[h % 4096]; k; k = p->syms[k - 1].next) {
+        struct sym *s = &p->syms[k - 1];
+        if (s->kind == SYM_REGS && s->hash == h && strlen(s->name) == len &&
+            !memcmp(s->name, name, len))
             return s;
     }
     return NULL;
+}
+
+/* A register of a family is found by its name without the number; `a` and `a<2>` are different
+ * names.  Of two that fit, the later declaration. */
+struct sym *parse_lookup(struct parser *p, const char *name, size_t len) {
+    struct sym *best = sym_find(p, name, len);
+    size_t n = len;
+    while (n && name[n - 1] >= '0' && name[n - 1] <= '9')
+        n--;
+    if (len - n > 9)
+        return best;
+    /* `%r1<5>` declares %r10..%r14: digits may belong to the prefix */
+    for (size_t k = n; k < len; k++) {
+        struct sym *s = family_find(p, name, k);
+        if (s && (name[k] != '0' || k + 1 == len) && (u32)strtoul(name + k, NULL, 10) < s->count &&
+            s > best)
+            best = s;
+    }
+    return best;
 }
 
 struct sym *sym_declare(struct parser *p, const char *name, enum sym_kind kind) {

@@ -41,10 +41,18 @@ static struct cta *pipe_owner(struct cta *c, bool pair) {
     return pair ? c->cluster->cta[c->rank & ~1u] : c;
 }
 
-static void read_view(struct emu *e, struct item *it, struct cta *c, const struct matrix_view *v) {
+/* used: of the 16 bytes of a chunk; the rest is padding. */
+static void read_view(struct emu *e, struct item *it, struct cta *c, const struct matrix_view *v,
+                      u32 used) {
     for (u32 r = 0; r < v->rows; r++)
         for (u32 k = 0; k < v->chunks; k++)
-            check_item_smem(e, it, c, desc_chunk(&v->desc, v->mn_major, r, k), 16, false, true);
+            check_item_smem(e, it, c, desc_chunk(&v->desc, v->mn_major, r, k), used, false, true);
+}
+
+static u32 chunk_used(const struct umma *u, enum num_fmt f) {
+    if (u->form.kind != UMMA_F8F6F4 && u->form.kind != UMMA_MXF8F6F4)
+        return 16;
+    return f == NUM_E2M1 ? 8 : f == NUM_E2M3 || f == NUM_E3M2 ? 12 : 16;
 }
 
 /* Lanes of D (and of A in tensor memory), and a number for the layout: see the table in umma.h. */
@@ -67,8 +75,8 @@ static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) 
     const u32 where = where_of(u, d.quarters, true);
     for (u32 k = 0; k < u->form.cta_group; k++) {
         if (!u->form.a_tmem)
-            read_view(e, it, x->cta[k], &a);
-        read_view(e, it, x->cta[k], &b);
+            read_view(e, it, x->cta[k], &a, chunk_used(u, u->shape.a));
+        read_view(e, it, x->cta[k], &b, chunk_used(u, u->shape.b));
         if (t.columns)
             check_item_tmem(e, it, x->cta[k], where_of(u, t.quarters, false), t.column, t.columns,
                             false);
@@ -84,7 +92,10 @@ static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) 
 
 static void cp_checks(struct emu *e, struct item *it, const struct pipe_op *x, struct cta *c) {
     const struct matrix_view v = tmem_copy_view(x->cp.shape, &x->cp.desc);
-    read_view(e, it, c, &v);
+    read_view(e, it, c, &v,
+              x->cp.how == TMEM_CP_B4X16_P64   ? 8
+              : x->cp.how == TMEM_CP_B6X16_P32 ? 12
+                                               : 16);
     check_item_tmem(e, it, c, 15, x->cp.address & 0xffff, (u32)tmem_copy_columns(x->cp.shape),
                     true);
 }
