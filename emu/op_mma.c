@@ -12,20 +12,27 @@ static void whole_warp(struct warp *w, const struct insn *i, u32 m) {
         emu_report(w, i, EMU_WARP, "executed by lanes 0x%08x, all 32 are due", m);
 }
 
-/* --- ldmatrix and stmatrix: n matrices, size 16 or 8 bits, flags MEM_* and M_TRANS --- */
+/* --- ldmatrix and stmatrix: n matrices, size 16 or 8 bits, flags MEM_* and M_TRANS; target: bits
+ * of a packed element, 0 none --- */
 
 enum { M_TRANS = 1 << MEM_FLAGS };
 
 static u32 row_count(const struct insn *i, bool load) {
-    return (u32)i->n * (i->size == 8 && load ? 16 : 8);
+    return (u32)i->n * (i->size == 8 && load && i->flags & M_TRANS ? 16 : 8);
 }
 
-static void load_rows(struct warp *w, const struct insn *i, u8 **rows) {
+/* Packed rows are expanded into `wide`. */
+static void load_rows(struct warp *w, const struct insn *i, u8 **rows, u8 (*wide)[16]) {
+    const u32 used = i->target ? 2 * i->target : 16;
     for (u32 l = 0; l < row_count(i, true); l++) {
         u64 a = lane_address(w, i, i->a, l);
         rows[l] = mem_at(w, i, l, i->space, a, 16, ACC_READ);
         if (w->check)
-            check_mem(w, i, l, i->space, a, 16, ACC_READ);
+            check_mem(w, i, l, i->space, a, used, ACC_READ);
+        if (i->target) {
+            ldmatrix_expand(wide[l], rows[l], (int)i->target);
+            rows[l] = wide[l];
+        }
     }
 }
 
@@ -42,16 +49,18 @@ static void store_rows(struct warp *w, const struct insn *i, u8 (*rows)[16]) {
 }
 
 static int op_ldmatrix(struct warp *w, const struct insn *i, u32 m) {
-    u8 *rows[LANES];
+    u8 *rows[LANES], wide[LANES][16];
     u32 *d[8], tmp[8][LANES];
     whole_warp(w, i, m);
-    load_rows(w, i, rows);
+    load_rows(w, i, rows, wide);
     for (u32 k = 0; k < i->nops; k++)
         d[k] = tmp[k];
     if (i->size == 16)
         ldmatrix_b16(d, (const u8 *const *)rows, i->n, i->flags & M_TRANS);
-    else
+    else if (i->flags & M_TRANS)
         ldmatrix_b8_trans(d, (const u8 *const *)rows, i->n);
+    else
+        ldmatrix_b8(d, (const u8 *const *)rows, i->n);
     for (u32 k = 0; k < i->nops; k++)
         memcpy(reg_at(w, i->ops[k]), tmp[k], sizeof tmp[k]);
     return NEXT;
@@ -76,13 +85,16 @@ static int op_stmatrix(struct warp *w, const struct insn *i, u32 m) {
 
 static void matrix_common(struct dec *d, struct opnd *addr, struct opnd *data, bool load) {
     struct insn *in = d->in;
-    bool wide, b8 = dec_has(d, "b8"), big = dec_has(d, "m16n16");
+    const bool packed = dec_has(d, "b8x16"), low = dec_has(d, "m8n16"), trans = dec_has(d, "trans"),
+               big = dec_has(d, "m16n16"), b8 = dec_has(d, "b8") || packed;
+    bool wide;
     in->n = dec_has(d, "x4") ? 4 : dec_has(d, "x2") ? 2 : 1;
     in->size = b8 ? 8 : 16;
-    if (b8 != (big || dec_has(d, "m16n8")) || (b8 && !dec_has(d, "trans")) ||
-        (load && b8 && in->n == 4))
+    in->target = dec_has(d, "b4x16_p64") ? 4 : dec_has(d, "b6x16_p32") ? 6 : 0;
+    if (b8 != (big || low || dec_has(d, "m16n8")) || (b8 && trans == low) ||
+        (load && big && in->n == 4) || packed != (in->target != 0) || (low && !packed))
         dec_fail(d, "this combination of shape, count and type does not exist");
-    u32 regs = load && b8 ? in->n * 2u : in->n;
+    u32 regs = load && big ? in->n * 2u : in->n;
     ref *r = dec_refs(d, regs);
     dec_vec(d, data, T_B32, load, r, regs);
     in->space = (u8)dec_space(d);
@@ -115,10 +127,26 @@ void dec_movmatrix(struct dec *d) {
 struct mma_form {
     struct mma_sync op;
     int a, b, c, d;
+    enum num_fmt factors;       /* of block-scaled kinds */
+    ref scale[2], select[2][2]; /* of A, of B: the words; byte and thread */
     bool f64;
     enum num_round round;
     ref regs[];
 };
+
+static void scaled_product(struct warp *w, const struct insn *i, const struct mma_form *f,
+                           u32 *const d[], const u32 *const a[], const u32 *const b[],
+                           const u32 *const c[]) {
+    struct mma_scales s;
+    u32 select[2][2];
+    for (int k = 0; k < 4; k++)
+        select[k / 2][k % 2] = *(const u32 *)reg_at(w, f->select[k / 2][k % 2]) & 0xffff;
+    const char *why = mma_scales_pick(&f->op, f->factors, reg_at(w, f->scale[0]), select[0],
+                                      reg_at(w, f->scale[1]), select[1], &s);
+    if (why)
+        emu_fault(w, i, "%s", why);
+    mma_sync_scaled(&f->op, &s, d, a, b, c, w->cta->grid->emu->model);
+}
 
 static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
     const struct mma_form *f = (const void *)i->ops;
@@ -139,6 +167,8 @@ static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
     if (f->f64)
         mma_f64(f->op.m, f->op.k, (double *const *)d, (const double *const *)a,
                 (const double *const *)b, (const double *const *)c, f->round);
+    else if (f->op.scales)
+        scaled_product(w, i, f, d, a, b, c);
     else
         mma_sync(&f->op, d, a, b, c, e->model);
     return NEXT;
@@ -168,14 +198,46 @@ static void mma_types(struct dec *d, int t[4]) {
         dec_fail(d, "the types of D, A, B and C are due");
 }
 
+/* scale_vec of the block-scaled kinds, 0 for the others. */
+static int scale_count(struct dec *d, enum num_fmt *format) {
+    static const char *const words[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X", NULL};
+    const bool eight = dec_has(d, "kind::mxf8f6f4"), four = dec_has(d, "kind::mxf4"),
+               both = dec_has(d, "kind::mxf4nvf4"), ue4m3 = dec_has(d, "ue4m3");
+    const int k = dec_one_of(d, words);
+    int n = k < 0 ? 0 : 1 << k;
+    if (!eight && !four && !both) {
+        if (n || dec_has(d, "block_scale"))
+            dec_fail(d, "this kind has no scale factors");
+        return 0;
+    }
+    if (!dec_has(d, "block_scale") || ue4m3 == dec_has(d, "ue8m0"))
+        dec_fail(d, ".block_scale and one type of scale factors are due");
+    if (!n && !both)
+        n = eight ? 1 : 2;
+    if (!n || eight != (n == 1) || (four && n != 2) || (ue4m3 && (!both || n != 4)))
+        dec_fail(d, "this kind, scale_vec and type of scale factors do not go together");
+    *format = ue4m3 ? NUM_UE4M3 : NUM_UE8M0;
+    return n;
+}
+
+/* The word of factors and {byte, thread}. */
+static void scale_operands(struct dec *d, struct mma_form *f) {
+    for (u32 k = 0; k < 2; k++) {
+        f->scale[k] = dec_src(d, &d->op[4 + 2 * k], T_B32);
+        dec_vec(d, &d->op[5 + 2 * k], T_U16, false, f->select[k], 2);
+    }
+}
+
 void dec_mma(struct dec *d) {
     int t[4], m, n, k;
     const char *shape = dec_prefix(d, "m");
-    dec_nops(d, 4, 4);
+    struct mma_form f = {.round = NUM_RN};
+    const int scales = scale_count(d, &f.factors);
+    dec_nops(d, scales ? 8 : 4, scales ? 8 : 4);
     if (!shape || sscanf(shape, "%dn%dk%d", &m, &n, &k) != 3)
         dec_fail(d, "a shape is due");
     mma_types(d, t);
-    struct mma_form f = {.f64 = elements[t[0]].bits == 64, .round = NUM_RN};
+    f.f64 = elements[t[0]].bits == 64;
     const char *why;
     f.op = (struct mma_sync){.m = m,
                              .n = n,
@@ -188,7 +250,10 @@ void dec_mma(struct dec *d) {
                              .bits = elements[t[1]].bits,
                              .c = elements[t[3]].fmt,
                              .d = elements[t[0]].fmt,
-                             .saturate = dec_has(d, "satfinite")};
+                             .saturate = dec_has(d, "satfinite"),
+                             .scales = scales};
+    if (scales > 1)
+        f.op.bits = 4;
     if (f.f64) {
         static const char *const modes[] = {"rn", "rz", "rm", "rp", NULL};
         int r = dec_one_of(d, modes);
@@ -203,6 +268,8 @@ void dec_mma(struct dec *d) {
     if (!dec_has(d, "row") || !dec_has(d, "col"))
         dec_fail(d, "only .row.col is supported");
     int total = f.a + f.b + f.c + f.d;
+    if (scales)
+        scale_operands(d, &f);
     struct mma_form *p = dec_alloc(d, sizeof f + (size_t)total * sizeof(ref));
     *p = f;
     enum type rt = f.f64 ? T_F64 : T_B32;

@@ -79,6 +79,21 @@ void stmatrix_b8_trans(uint8_t *const rows[], const uint32_t *const a[], int cou
                     (uint8_t)(a[i][l] >> 8 * e);
 }
 
+void ldmatrix_expand(uint8_t out[16], const uint8_t *row, int bits) {
+    for (int i = 0; i < 16; i++) {
+        const int at = i * bits;
+        const uint32_t two = row[at / 8] | (at % 8 + bits > 8 ? (uint32_t)row[at / 8 + 1] << 8 : 0);
+        const uint32_t code = two >> at % 8 & ((1u << bits) - 1);
+        out[i] = (uint8_t)(bits == 4 ? code << 2 : code);
+    }
+}
+
+void ldmatrix_b8(uint32_t *const d[], const uint8_t *const rows[], int count) {
+    for (int i = 0; i < count; i++)
+        for (int l = 0; l < LANES; l++)
+            memcpy(&d[i][l], rows[8 * i + l / 4] + 4 * (l % 4), 4);
+}
+
 /* --- mma.sync --- */
 
 static bool is_fp8(enum num_fmt f) {
@@ -107,6 +122,12 @@ static const char *check_float(const struct mma_sync *op) {
     }
     if (!is_small(op->a) || !is_small(op->b))
         return "no mma.sync of these types";
+    if (op->bits == 4) /* kinds mxf4 and mxf4nvf4 */
+        return op->k == 64 && op->a == NUM_E2M1 && op->b == NUM_E2M1 && op->scales > 1
+                   ? NULL
+                   : "packed e2m1 exists for k64 with 2 or 4 scale factors";
+    if (op->scales > 1)
+        return "kind::mxf8f6f4 has one scale factor";
     if (op->k == 32)
         return NULL;
     return op->k == 16 && is_fp8(op->a) && is_fp8(op->b) ? NULL
@@ -157,11 +178,21 @@ static void gather(int m, int row_bytes, const uint32_t *const regs[], int count
         }
 }
 
-static void unpack(enum num_fmt f, uint8_t *raw, float *out, size_t n) {
-    if (f == NUM_E2M1) /* in the middle four bits of its byte */
+static void unpack(const struct mma_sync *op, enum num_fmt f, uint8_t *raw, float *out, size_t n) {
+    if (op->bits == 4)
+        for (size_t i = n; i--;)
+            raw[i] = raw[i / 2] >> 4 * (i % 2) & 15;
+    else if (f == NUM_E2M1) /* in the middle four bits of its byte */
         for (size_t i = 0; i < n; i++)
             raw[i] = raw[i] >> 2 & 15;
     num_unpack(f, raw, out, n);
+}
+
+/* rows x k elements, each times its block's factor. */
+static void scale_rows(const struct mma_sync *op, const float (*factor)[4], float *x, int rows) {
+    for (int i = 0; i < rows; i++)
+        for (int k = 0; k < op->k; k++)
+            x[i * op->k + k] *= factor[i][k * op->scales / op->k];
 }
 
 /* C register i: rows g + 8 (i/2), columns 2t + i%2; f16: two columns to a register. */
@@ -186,16 +217,20 @@ static void put_d(const struct mma_sync *op, uint32_t *const d[], const float in
         }
 }
 
-static void mma_float(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
-                      const uint32_t *const b[], const uint32_t *const c[],
-                      const struct mma_model *model) {
+static void mma_float(const struct mma_sync *op, const struct mma_scales *scales,
+                      uint32_t *const d[], const uint32_t *const a[], const uint32_t *const b[],
+                      const uint32_t *const c[], const struct mma_model *model) {
     const int row_bytes = op->k * op->bits / 8;
-    _Alignas(4) uint8_t ra[16 * 32], rb[8 * 32];
-    float fa[16 * 32], fb[8 * 32], bt[32 * 8], fd[16][8];
+    _Alignas(4) uint8_t ra[16 * 64], rb[8 * 64];
+    float fa[16 * 64], fb[8 * 64], bt[64 * 8], fd[16][8];
     gather(16, row_bytes, a, row_bytes / 8, true, ra);
     gather(16, row_bytes, b, row_bytes / 16, false, rb);
-    unpack(op->a, ra, fa, (size_t)(16 * op->k));
-    unpack(op->b, rb, fb, (size_t)(8 * op->k));
+    unpack(op, op->a, ra, fa, (size_t)(16 * op->k));
+    unpack(op, op->b, rb, fb, (size_t)(8 * op->k));
+    if (scales) {
+        scale_rows(op, scales->a, fa, 16);
+        scale_rows(op, scales->b, fb, 8);
+    }
     matrix_transpose(fb, bt, 8, op->k);
     get_c(op, c, fd);
     f32_cell *rows[16];
@@ -261,7 +296,36 @@ void mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *co
     if (op->kind == MMA_INT)
         mma_int(op, d, a, b, c);
     else
-        mma_float(op, d, a, b, c, model);
+        mma_float(op, NULL, d, a, b, c, model);
+}
+
+void mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f, uint32_t *const d[],
+                     const uint32_t *const a[], const uint32_t *const b[],
+                     const uint32_t *const c[], const struct mma_model *model) {
+    mma_float(op, f, d, a, b, c, model);
+}
+
+const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, const uint32_t *sa,
+                            const uint32_t select_a[2], const uint32_t *sb,
+                            const uint32_t select_b[2], struct mma_scales *out) {
+    const uint32_t step = (uint32_t)op->scales;
+    if (select_a[0] > 3 || select_b[0] > 3 || select_a[0] % step || select_b[0] % step)
+        return "a byte selector is not one that this scale_vec has";
+    if (select_a[1] > 1 || select_b[1] > 3)
+        return "a thread selector is past 1 (A) or 3 (B)";
+    for (int i = 0; i < 24; i++) {
+        const bool is_a = i < 16;
+        const int row = is_a ? i : i - 16;
+        /* the pair's lower thread has row g, the upper one row g + 8 */
+        const uint32_t word = is_a ? sa[row % 8 * 4 + (int)select_a[1] * 2 + row / 8]
+                                   : sb[row * 4 + (int)select_b[1]];
+        for (int k = 0; k < op->scales; k++) {
+            const uint32_t at = (is_a ? select_a : select_b)[0] + (uint32_t)k;
+            const float f = (float)num_to_f64(format, word >> 8 * at & 0xff);
+            *(is_a ? &out->a[row][k] : &out->b[row][k]) = f;
+        }
+    }
+    return NULL;
 }
 
 const char *mma_f64_check(int m, int n, int k, int *a_regs, int *b_regs, int *c_regs) {

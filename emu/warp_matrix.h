@@ -34,6 +34,13 @@ struct mma_sync {
     int bits;                /* of an element of A and B: 4, 8, 16, 32 */
     enum num_fmt c, d;       /* F32 or F16; ignored for integers */
     bool saturate;           /* .satfinite */
+    int scales;              /* block-scaled kinds: factors of a row, 1, 2 or 4 (scale_vec) */
+};
+
+/* Factors of the blocks of k elements, from k 0: of row i of A, of column j of B (PTX ISA, Block
+ * Scaling for mma.sync). */
+struct mma_scales {
+    float a[16][4], b[8][4];
 };
 
 /* NULL and the register counts when the ISA has this form, else a sentence. */
@@ -42,6 +49,21 @@ const char *mma_sync_check(const struct mma_sync *op, int *a_regs, int *b_regs, 
 /* d = a * b + c; d may be c. */
 void mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
               const uint32_t *const b[], const uint32_t *const c[], const struct mma_model *model);
+/* The same with op->scales factors to a row. */
+void mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f, uint32_t *const d[],
+                     const uint32_t *const a[], const uint32_t *const b[],
+                     const uint32_t *const c[], const struct mma_model *model);
+/* Picks the factors from the words sa and sb of the lanes, as the selectors {byte, thread} say, in
+ * format ue8m0 or ue4m3; NULL, or what is wrong with the selectors. */
+const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, const uint32_t *sa,
+                            const uint32_t select_a[2], const uint32_t *sb,
+                            const uint32_t select_b[2], struct mma_scales *out);
+
+/* ldmatrix .m8n16 and .m16n16 with .b8x16.b4x16_p64 or .b6x16_p32: 16 codes of 4 bits (in the first
+ * 8 bytes of the row) or 6 (in 12) to 16 bytes, 4-bit ones in bits 5:2. */
+void ldmatrix_expand(uint8_t out[16], const uint8_t *row, int bits);
+/* ldmatrix.m8n16: byte e of the register is column 4t + e of row g. */
+void ldmatrix_b8(uint32_t *const d[], const uint8_t *const rows[], int count);
 
 /* mma.sync f64, m8n8k4, m16n8k4, m16n8k8, m16n8k16: registers are 32 lanes of double. */
 const char *mma_f64_check(int m, int n, int k, int *a_regs, int *b_regs, int *c_regs);

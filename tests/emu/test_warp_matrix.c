@@ -76,9 +76,47 @@ static double pick(const struct mma_sync *op, enum num_fmt f, bool is_signed, ui
     static const double few[] = {0, 1, -1, 2, -2, 0.5, -0.5, 1.5, -1.5, 3};
     const double v = few[unit_random() % 10];
     *code = num_from_f64(f, v, NUM_RN, 0);
-    if (f == NUM_E2M1)
+    if (f == NUM_E2M1 && op->bits == 8)
         *code = *code << 2 | (unit_random() & 0xc3); /* padding is ignored */
     return v;
+}
+
+/* Factors of row i of A, column i - 16 of B, as the ISA places them: row g in the lower thread of
+ * the pair that the selector names, row g + 8 in the upper one; column g in the thread named. */
+static uint32_t SF[2][L], selector[2][2];
+static enum num_fmt sf_format;
+static void pick_scales(const struct mma_sync *op) {
+    for (int l = 0; l < L; l++)
+        for (int k = 0; k < 2; k++) {
+            SF[k][l] = 0;
+            for (int e = 0; e < 4; e++)
+                SF[k][l] |=
+                    (sf_format == NUM_UE8M0 ? 125 + unit_random() % 5 : 0x30 + unit_random() % 16)
+                    << 8 * e;
+        }
+    for (int k = 0; k < 2; k++) {
+        selector[k][0] = unit_random() % 4 / (uint32_t)op->scales * (uint32_t)op->scales;
+        selector[k][1] = unit_random() % (k ? 4 : 2);
+    }
+}
+static double scale_at(const struct mma_sync *op, bool is_b, int row, int k) {
+    const int lane =
+        is_b ? row * 4 + (int)selector[1][1] : row % 8 * 4 + 2 * (int)selector[0][1] + row / 8;
+    const int byte = (int)selector[is_b][0] + k / (op->k / op->scales);
+    return num_to_f64(sf_format, SF[is_b][lane] >> 8 * byte & 0xff);
+}
+
+static void multiply(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+                     const uint32_t *const b[], const uint32_t *const c[],
+                     const struct mma_model *model) {
+    struct mma_scales s;
+    if (!op->scales) {
+        mma_sync(op, d, a, b, c, model);
+        return;
+    }
+    const char *why = mma_scales_pick(op, sf_format, SF[0], selector[0], SF[1], selector[1], &s);
+    CHECK(!why, "selectors: %s", why);
+    mma_sync_scaled(op, &s, d, a, b, c, model);
 }
 
 static void run(const struct mma_sync *op) {
@@ -113,6 +151,8 @@ static void run(const struct mma_sync *op) {
                 put(C, half ? 16 : 32, l, i, num_from_f64(half ? NUM_F16 : NUM_F32, v, NUM_RN, 0));
         }
     }
+    if (op->scales)
+        pick_scales(op);
     uint32_t *d[8];
     const uint32_t *a[8], *b[8], *c[8];
     for (int i = 0; i < 8; i++) {
@@ -124,13 +164,16 @@ static void run(const struct mma_sync *op) {
     const struct mma_model models[] = {{0, 0}, {5, 0}, {5, 26}};
     for (int k = 0; k < 3; k++) {
         memset(D, 0xee, sizeof D);
-        mma_sync(op, d, a, b, c, &models[k]);
+        multiply(op, d, a, b, c, &models[k]);
         for (int l = 0; l < L; l++)
             for (int i = 0; i < op->m / 4; i++) {
                 const struct at p = c_at(l, i);
                 double want = mc[p.row][p.col];
                 for (int kk = 0; kk < op->k; kk++)
-                    want += ma[p.row][kk] * mb[kk][p.col];
+                    want +=
+                        ma[p.row][kk] * mb[kk][p.col] *
+                        (op->scales ? scale_at(op, false, p.row, kk) * scale_at(op, true, p.col, kk)
+                                    : 1);
                 const double got = op->kind == MMA_INT ? (double)(int32_t)D[i][l]
                                    : half
                                        ? num_to_f64(NUM_F16, D[i / 2][l] >> 16 * (i & 1) & 0xffff)
@@ -143,39 +186,59 @@ static void run(const struct mma_sync *op) {
 
 static void test_mma(void) {
     static const struct mma_sync forms[] = {
-        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0},
-        {16, 8, 8, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 4, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0},
-        {16, 8, 8, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E5M2, NUM_E4M3, 0, 0, 8, NUM_F16, NUM_F16, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E3M2, 0, 0, 8, NUM_F32, NUM_F32, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E2M3, NUM_E2M1, 0, 0, 8, NUM_F32, NUM_F32, 0},
-        {8, 8, 16, MMA_INT, 0, 0, true, false, 8, 0, 0, 0},
-        {16, 8, 16, MMA_INT, 0, 0, true, true, 8, 0, 0, 0},
-        {16, 8, 32, MMA_INT, 0, 0, false, true, 8, 0, 0, 0},
-        {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, true},
-        {8, 8, 32, MMA_INT, 0, 0, true, true, 4, 0, 0, 0},
-        {16, 8, 32, MMA_INT, 0, 0, false, true, 4, 0, 0, 0},
-        {16, 8, 64, MMA_INT, 0, 0, true, false, 4, 0, 0, 0},
+        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0},
+        {16, 8, 8, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 4, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 8, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 32, MMA_FLOAT, NUM_E5M2, NUM_E4M3, 0, 0, 8, NUM_F16, NUM_F16, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E3M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 32, MMA_FLOAT, NUM_E2M3, NUM_E2M1, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
+        {8, 8, 16, MMA_INT, 0, 0, true, false, 8, 0, 0, 0, 0},
+        {16, 8, 16, MMA_INT, 0, 0, true, true, 8, 0, 0, 0, 0},
+        {16, 8, 32, MMA_INT, 0, 0, false, true, 8, 0, 0, 0, 0},
+        {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, true, 0},
+        {8, 8, 32, MMA_INT, 0, 0, true, true, 4, 0, 0, 0, 0},
+        {16, 8, 32, MMA_INT, 0, 0, false, true, 4, 0, 0, 0, 0},
+        {16, 8, 64, MMA_INT, 0, 0, true, false, 4, 0, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
         for (int n = 0; n < 4; n++)
             run(&forms[i]);
+    static const struct mma_sync scaled[] = {
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 1},
+        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E2M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 1},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 2},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 4},
+    };
+    for (size_t i = 0; i < sizeof scaled / sizeof scaled[0]; i++)
+        for (int n = 0; n < 12; n++) {
+            sf_format = scaled[i].scales == 4 && n % 2 ? NUM_UE4M3 : NUM_UE8M0;
+            run(&scaled[i]);
+        }
+    const uint32_t odd[2] = {1, 0}, zero[2] = {0, 0}, third[2] = {0, 2};
+    struct mma_scales out;
+    CHECK(mma_scales_pick(&scaled[2], NUM_UE8M0, SF[0], odd, SF[1], zero, &out) &&
+              mma_scales_pick(&scaled[3], NUM_UE8M0, SF[0], zero, SF[1], odd, &out) &&
+              mma_scales_pick(&scaled[0], NUM_UE8M0, SF[0], third, SF[1], zero, &out) &&
+              !mma_scales_pick(&scaled[0], NUM_UE8M0, SF[0], odd, SF[1], third, &out),
+          "selectors that the form lacks are refused");
     static const struct mma_sync bad[] = {
-        {8, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F16, NUM_F16, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0},
-        {16, 8, 64, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0},
-        {16, 8, 64, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0},
-        {8, 8, 32, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 1},
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 2},
+        {8, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 32, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0},
+        {16, 8, 16, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 64, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
+        {16, 8, 64, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0},
+        {8, 8, 32, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int n[4];
@@ -184,7 +247,7 @@ static void test_mma(void) {
 }
 
 static void test_integer_overflow(void) {
-    struct mma_sync op = {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, false};
+    struct mma_sync op = {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, false, 0};
     memset(A, 0x7f, sizeof A);
     memset(B, 0x7f, sizeof B);
     uint32_t *d[4];
@@ -292,6 +355,23 @@ static void test_moves(void) {
     CHECK((D[0][0] & 0xff) == rows[0][0] && (D[1][0] & 0xff) == rows[2][0] &&
               (D[2][5] >> 8 & 0xff) == rows[16 + 5][1] && D[3][31] >> 24 == rows[16 + 15][15],
           "ldmatrix b8");
+    ldmatrix_b8(d, (const uint8_t *const *)p, 4);
+    for (int l = 0; l < L; l++)
+        for (int e = 0; e < 16; e++)
+            CHECK((D[e / 4][l] >> 8 * (e % 4) & 0xff) ==
+                      rows[8 * (e / 4) + l / 4][4 * (l % 4) + e % 4],
+                  "ldmatrix.m8n16");
+    const uint8_t four[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+    uint8_t six[12] = {0}, wide[16];
+    for (int e = 0; e < 16; e++) /* the code of element e is 3 e + 1 */
+        for (int bit = 0; bit < 6; bit++)
+            six[(6 * e + bit) / 8] |= (uint8_t)(((3 * e + 1) >> bit & 1) << (6 * e + bit) % 8);
+    ldmatrix_expand(wide, four, 4);
+    for (int e = 0; e < 16; e++)
+        CHECK(wide[e] == e << 2, "four bits to bits 5:2");
+    ldmatrix_expand(wide, six, 6);
+    for (int e = 0; e < 16; e++)
+        CHECK(wide[e] == 3 * e + 1, "six bits");
 }
 
 /* --- The core product: shapes, strides, skipped rows, other models --- */
