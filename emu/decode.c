@@ -26,6 +26,9 @@
     " shared::cluster shared::cta global mbarrier::complete_tx::bytes bulk_group "                 \
     "multicast::cluster "                                                                          \
     "L2::cache_hint "
+#define WMMA                                                                                       \
+    " sync aligned m16n16k16 m8n32k16 m32n8k16 m16n16k8 m8n8k4 m8n8k32 m8n8k128 global shared "    \
+    "shared::cta"
 #define TENSOR                                                                                     \
     " 1d 2d 3d 4d 5d tile tile::gather4 tile::scatter4 im2col im2col_no_offs cta_group::1 "        \
     "cta_group::2 "

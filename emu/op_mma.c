@@ -174,26 +174,16 @@ static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
-static const struct {
-    const char *name;
-    u8 fmt, bits, sgn, integer;
-} elements[] = {
-    {"f16", NUM_F16, 16, 0, 0},  {"bf16", NUM_BF16, 16, 0, 0}, {"tf32", NUM_TF32, 32, 0, 0},
-    {"e4m3", NUM_E4M3, 8, 0, 0}, {"e5m2", NUM_E5M2, 8, 0, 0},  {"e2m3", NUM_E2M3, 8, 0, 0},
-    {"e3m2", NUM_E3M2, 8, 0, 0}, {"e2m1", NUM_E2M1, 8, 0, 0},  {"s8", 0, 8, 1, 1},
-    {"u8", 0, 8, 0, 1},          {"s4", 0, 4, 1, 1},           {"u4", 0, 4, 0, 1},
-    {"f32", NUM_F32, 32, 0, 0},  {"s32", 0, 32, 1, 1},         {"f64", 0, 64, 0, 0}};
-
 /* Types of D, A, B, C in the order of the opcode. */
-static void mma_types(struct dec *d, int t[4]) {
+static void mma_types(struct dec *d, const struct mma_element *t[4]) {
     u32 n = 0;
-    for (u32 k = 0; k < d->nwords; k++)
-        for (u32 e = 0; e < sizeof elements / sizeof *elements; e++)
-            if (!strcmp(d->word[k], elements[e].name)) {
-                if (n == 4)
-                    dec_fail(d, "more than four types");
-                t[n++] = (int)e;
-            }
+    for (u32 k = 0; k < d->nwords; k++) {
+        const struct mma_element *e = mma_element_named(d->word[k]);
+        if (e && n == 4)
+            dec_fail(d, "more than four types");
+        if (e)
+            t[n++] = e;
+    }
     if (n != 4)
         dec_fail(d, "the types of D, A, B and C are due");
 }
@@ -229,7 +219,8 @@ static void scale_operands(struct dec *d, struct mma_form *f) {
 }
 
 void dec_mma(struct dec *d) {
-    int t[4], m, n, k;
+    const struct mma_element *t[4];
+    int m, n, k;
     const char *shape = dec_prefix(d, "m");
     struct mma_form f = {.round = NUM_RN};
     const int scales = scale_count(d, &f.factors);
@@ -237,19 +228,19 @@ void dec_mma(struct dec *d) {
     if (!shape || sscanf(shape, "%dn%dk%d", &m, &n, &k) != 3)
         dec_fail(d, "a shape is due");
     mma_types(d, t);
-    f.f64 = elements[t[0]].bits == 64;
+    f.f64 = t[0]->bits == 64;
     const char *why;
     f.op = (struct mma_sync){.m = m,
                              .n = n,
                              .k = k,
-                             .kind = elements[t[1]].integer ? MMA_INT : MMA_FLOAT,
-                             .a = elements[t[1]].fmt,
-                             .b = elements[t[2]].fmt,
-                             .a_signed = elements[t[1]].sgn,
-                             .b_signed = elements[t[2]].sgn,
-                             .bits = elements[t[1]].bits,
-                             .c = elements[t[3]].fmt,
-                             .d = elements[t[0]].fmt,
+                             .kind = t[1]->integer ? MMA_INT : MMA_FLOAT,
+                             .a = (enum num_fmt)t[1]->fmt,
+                             .b = (enum num_fmt)t[2]->fmt,
+                             .a_signed = t[1]->sgn,
+                             .b_signed = t[2]->sgn,
+                             .bits = t[1]->bits,
+                             .c = (enum num_fmt)t[3]->fmt,
+                             .d = (enum num_fmt)t[0]->fmt,
                              .saturate = dec_has(d, "satfinite"),
                              .scales = scales};
     if (scales > 1)

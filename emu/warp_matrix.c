@@ -96,6 +96,20 @@ void ldmatrix_b8(uint32_t *const d[], const uint8_t *const rows[], int count) {
 
 /* --- mma.sync --- */
 
+const struct mma_element *mma_element_named(const char *name) {
+    static const struct mma_element elements[] = {
+        {"f16", NUM_F16, 16, 0, 0},  {"bf16", NUM_BF16, 16, 0, 0}, {"tf32", NUM_TF32, 32, 0, 0},
+        {"e4m3", NUM_E4M3, 8, 0, 0}, {"e5m2", NUM_E5M2, 8, 0, 0},  {"e2m3", NUM_E2M3, 8, 0, 0},
+        {"e3m2", NUM_E3M2, 8, 0, 0}, {"e2m1", NUM_E2M1, 8, 0, 0},  {"s8", 0, 8, 1, 1},
+        {"u8", 0, 8, 0, 1},          {"s4", 0, 4, 1, 1},           {"u4", 0, 4, 0, 1},
+        {"f32", NUM_F32, 32, 0, 0},  {"s32", 0, 32, 1, 1},         {"f64", 0, 64, 0, 0},
+        {"b1", 0, 1, 0, 1}};
+    for (size_t k = 0; k < sizeof elements / sizeof *elements; k++)
+        if (!strcmp(name, elements[k].name))
+            return &elements[k];
+    return NULL;
+}
+
 static bool is_fp8(enum num_fmt f) {
     return f == NUM_E4M3 || f == NUM_E5M2;
 }

@@ -23,6 +23,13 @@ void ldmatrix_b8_trans(uint32_t *const d[], const uint8_t *const rows[], int cou
  * register: row g + 8 (e/2), column 2t + e%2. */
 void stmatrix_b8_trans(uint8_t *const rows[], const uint32_t *const a[], int count);
 
+/* A type of elements as opcodes name it; fmt of floating ones. */
+struct mma_element {
+    const char *name;
+    uint8_t fmt, bits, sgn, integer;
+};
+const struct mma_element *mma_element_named(const char *name); /* NULL: none */
+
 enum mma_kind { MMA_FLOAT, MMA_INT };
 
 /* One form of mma.sync.  Elements of A and B: formats, or signedness of integers. */
