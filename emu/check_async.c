@@ -168,8 +168,10 @@ void check_cta_exit(struct cta *c) {
         for (struct item *it = e->active[k]->head; it; it = it->next)
             /* st.async (AG_REMOTE) carries its data in registers: it outlives its CTA, not its
              * reader, as in FlashInfer's cluster reduction. */
-            if (it->cta == c && (e->active[k]->kind == AG_TMA_LOAD ||
-                                 (e->active[k]->kind == AG_TMA_STORE && !it->has_read)))
+            if (it->cta == c && e->active[k]->kind == AG_TMA_LOAD)
                 emu_report_at(e, c, it->warp, it->loc, EMU_EXIT,
                               "the CTA exits while this asynchronous operation is under way");
+            else if (it->cta == c && e->active[k]->kind == AG_TMA_STORE && !it->has_read)
+                emu_report_at(e, c, it->warp, it->loc, EMU_EXIT_STORE,
+                              "the CTA exits while this store may still read its shared memory");
 }

@@ -46,6 +46,7 @@ struct function;
     X(DSMEM, "dsmem", "shared memory of a CTA that has not started or has exited")                 \
     X(PDL, "pdl", "programmatic dependent launch rules")                                           \
     X(EXIT, "exit", "exit with asynchronous work outstanding")                                     \
+    X(EXIT_STORE, "exit-store", "exit while a bulk store may still read shared memory")            \
     X(DESC, "descriptor", "illegal descriptor, shape or tensor map")                               \
     X(WARP, "warp", "warp-wide instruction executed by part of a warp")                            \
     X(RESOURCE, "resource", "launch needs more than the part has")                                 \

@@ -76,7 +76,7 @@ void emu_fault(struct warp *w, const struct insn *i, const char *fmt, ...) {
 }
 
 const char *emu_checks_named(const char *list, bool set[EMU_CHECK_COUNT]) {
-    static const char shipped[] = "tcgen05-fence,pending,mbarrier,warp,tmem";
+    static const char shipped[] = "tcgen05-fence,pending,mbarrier,warp,tmem,exit-store";
     const char *wrong = NULL;
     for (const char *s = list; *s; s += strspn(s, ", ")) {
         const size_t n = strcspn(s, ", ");
