@@ -204,12 +204,12 @@ static void check_spans(const struct gqa_trace_span *s, size_t n) {
         if (s[i].kernel == s[i - 1].kernel && s[i].cta == s[i - 1].cta &&
             s[i].warp == s[i - 1].warp)
             CHECK(s[i].begin >= s[i - 1].end - 1e-6 && s[i].end >= s[i].begin);
-    for (int cta = 0; cta < 2; cta++) { /* 352 and 348 tokens: 3 tiles each, of 2 stages */
+    for (int cta = 0; cta < 2; cta++) { /* 352 and 348 tokens: 2 tiles of 3 halves, of 2 stages */
         CHECK_INT(count_spans(s, n, cta, "load", "load_K"), 6);
         CHECK_INT(count_spans(s, n, cta, "load", "load_V"), 6);
         CHECK_INT(count_spans(s, n, cta, "multiply", "KQ_issue"), 6);
         CHECK_INT(count_spans(s, n, cta, "multiply", "VP_issue"), 6);
-        CHECK_INT(count_spans(s, n, cta, "softmax", "P_publish"), 4 * 3);
+        CHECK_INT(count_spans(s, n, cta, "softmax", "P_publish"), 4 * 2);
         CHECK_INT(count_spans(s, n, cta, "softmax", "stats_publish"), 4);
         CHECK_INT(count_spans(s, n, cta, "finish", "partial_store"), 4);
         CHECK_INT(count_spans(s, n, cta, "finish", "producer_trigger"), 4);

@@ -11,7 +11,8 @@ const char *const model_names[4] = {"DRAM", "link of an SM", "tensor pipe", "MMA
 enum {
     SMS = 148,
     TILE = 128,          /* tokens */
-    ISSUE_CYCLES = 865,  /* of the MMA warp per tile at head_dim 128: issue, commits, polls */
+    ISSUE_CYCLES = 280,  /* of the MMA warp per tile: polls, hand-over ... */
+    ISSUE_PER_64 = 200,  /* ... and per 64 of head_dim: issue, commits */
     K_BYTES = 32,        /* of a row, per MMA */
     OPERAND_BYTES = 128, /* that an MMA reads from shared memory per cycle */
     LINK_BYTES = 64      /* from L2 to an SM per cycle */
@@ -66,7 +67,7 @@ bool model_step(const char *device, const struct gqa_problem *p, const struct gq
     m->shares[0] = m->floor_us = bytes / dram_bytes_per_us;
     m->shares[1] = tokens * token / LINK_BYTES / cycles_per_us;
     m->shares[2] = tiles * tensor_cycles(p, rows) / cycles_per_us;
-    m->shares[3] = tiles * ISSUE_CYCLES * p->head_dim / 128 / cycles_per_us;
+    m->shares[3] = tiles * (ISSUE_CYCLES + ISSUE_PER_64 * p->head_dim / 64.0) / cycles_per_us;
     int most = 0;
     for (int i = 1; i < 4; i++)
         if (m->shares[i] > m->shares[most])

@@ -31,6 +31,9 @@
 #define GQA_O_STAGES   2 /* one part's accumulators leave while the next one's fill */
 #define GQA_O_PER_TILE 0
 #define GQA_L_STAGES   0
+#ifndef GQA_HALVES
+#define GQA_HALVES (N <= 16 && HEAD_DIM <= 128 ? 2 : 1)
+#endif
 
 #include "decode_sm100.cuh"
 #include "decode_sm100_cluster.cuh"

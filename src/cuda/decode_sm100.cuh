@@ -27,6 +27,17 @@
 #define GQA_LEAST_N 8
 #endif
 
+/* Products of 128 tokens that softmax takes together; a kernel's file may say 2. */
+#ifndef GQA_HALVES
+#define GQA_HALVES 1
+#endif
+
+/* 26 stages are what fits beside the smallest instance; scripts/second-opinion has fewer, so that a
+ * short launch wraps the ring. */
+#ifndef GQA_MOST_STAGES
+#define GQA_MOST_STAGES 26
+#endif
+
 enum {
     HEAD_DIM = GQA_HEAD_DIM,
     ROWS = GQA_GROUP, /* query rows of a tile */
@@ -38,14 +49,17 @@ enum {
         : ROWS < GQA_LEAST_N ? GQA_LEAST_N
                              : ROWS,
 
-    TILE = GQA_SM100_K_TOKENS,
+    HALF = GQA_SM100_K_TOKENS, /* tokens of one product, of a stage of K */
+    HALVES = GQA_HALVES,
+    TILE = HALVES * HALF,
+    SCORES = HALVES * ROWS,                    /* a thread's of a tile: [half][row] */
     SPAN = GQA_SM100_SPAN(KV_BYTES, HEAD_DIM), /* bytes of a row in a slab */
     CHUNK = SPAN / KV_BYTES,                   /* elements of it */
-    STAGE_BYTES = TILE * SPAN,
-    K_STAGES = HEAD_DIM / CHUNK,
+    STAGE_BYTES = HALF * SPAN,
+    K_STAGES = HEAD_DIM / CHUNK,         /* of a half, as of V */
     V_ROWS = GQA_SM100_V_ROWS(HEAD_DIM), /* M of the second product */
     V_SLABS = V_ROWS / CHUNK,
-    V_TOKENS = TILE / V_SLABS,
+    V_TOKENS = HALF / V_SLABS,
     V_BLOCKS = HEAD_DIM / V_ROWS,
     K_STEP_BYTES = 32,              /* one MMA contracts 32 bytes of each operand row */
     STEP = K_STEP_BYTES / KV_BYTES, /* tokens of one MMA of the second product */
@@ -53,9 +67,10 @@ enum {
     P_BYTES = TILE * P_ROW,
     Q_BYTES = N * HEAD_DIM * KV_BYTES,
 
-    LOOKAHEAD = 2, /* tiles by which K runs ahead of V in the ring */
+    LOOKAHEAD = 2 / HALVES, /* tiles by which K runs ahead of V in the ring */
     P_STAGES = 2,
-    S_STAGES = 4,
+    S_STAGES = 4 / HALVES,
+    S_COLUMNS = HALVES * N,
     Q_STAGES = 2,
     O_STAGES = GQA_O_STAGES,
     O_PER_TILE = GQA_O_PER_TILE, /* O changes hands after each tile, else after each part */
@@ -89,8 +104,8 @@ static_assert(Q_BYTES % 1024 == 0 && P_BYTES % 1024 == 0, "swizzle patterns star
 /* --- Tensor memory, columns --- */
 
 enum {
-    S_COLUMN = 0,                                  /* [S_STAGES][N] */
-    O_COLUMN = S_COLUMN + S_STAGES * N,            /* [O_STAGES][V_BLOCKS][N] */
+    S_COLUMN = 0,                                  /* [S_STAGES][HALVES][N] */
+    O_COLUMN = S_COLUMN + S_STAGES * S_COLUMNS,    /* [O_STAGES][V_BLOCKS][N] */
     L_COLUMN = O_COLUMN + O_STAGES * V_BLOCKS * N, /* [L_STAGES][ROWS] */
     USED_COLUMNS = L_COLUMN + L_STAGES * ROWS,
     TMEM_COLUMNS = USED_COLUMNS <= 64    ? 64
@@ -126,6 +141,11 @@ DEV uint64_t descriptor(uint32_t addr, int lead, int stride, int swizzle) {
            (uint32_t)lead << 12 | (addr & 0x3ffff) >> 4;
 }
 
+/* The descriptor of what lies `bytes` further; the upper word, which has no address, stays. */
+DEV uint64_t descriptor_at(uint64_t d, int bytes) {
+    return pack_b64((uint32_t)d + bytes / 16, (uint32_t)(d >> 32));
+}
+
 /* The address at which a swizzled tile keeps what it would keep at `addr` unswizzled. */
 DEV uint32_t swizzled(uint32_t addr, int swizzle) {
     if (swizzle == SWIZZLE_128)
@@ -144,18 +164,25 @@ DEV void mma(uint32_t d, uint64_t a, uint64_t b, uint32_t idesc, bool accumulate
         tcgen05_mma_f16(d, a, b, idesc, accumulate);
 }
 
-/* N columns of the warp's 32 lanes; complete and usable on return. All 32 lanes. */
-DEV void tmem_load(float r[N], uint32_t tmem) {
-    if (N == 8)
+DEV void mma_more(uint32_t d, uint64_t a, uint64_t b, uint32_t idesc) {
+    if (KV_IS_FP8)
+        tcgen05_mma_f8f6f4_more(d, a, b, idesc);
+    else
+        tcgen05_mma_f16_more(d, a, b, idesc);
+}
+
+/* 8, 16, 32 or 64 columns of the warp's 32 lanes; complete and usable on return. All 32 lanes. */
+DEV void tmem_load(float *r, uint32_t tmem, int columns) {
+    if (columns == 8)
         tcgen05_ld_32x32b_x8(r, tmem);
-    else if (N == 16)
+    else if (columns == 16)
         tcgen05_ld_32x32b_x16(r, tmem);
     else
-        for (int i = 0; i < N; i += 32)
+        for (int i = 0; i < columns; i += 32)
             tcgen05_ld_32x32b_x32(r + i, tmem + i);
     tcgen05_wait_ld();
 #pragma unroll
-    for (int i = 0; i < N; i += 8)
+    for (int i = 0; i < columns; i += 8)
         tcgen05_loaded_x8(r + i);
 }
 
@@ -279,7 +306,7 @@ struct side {
 enum {
     SMEM_BYTES = GQA_SMEM_sm100(KV_BYTES, HEAD_DIM, ROWS),
     RING_FIT = (SMEM_BYTES - (int)sizeof(struct side) - 16 * 32) / STAGE_BYTES,
-    RING = RING_FIT < 26 ? RING_FIT : 26,
+    RING = RING_FIT < GQA_MOST_STAGES ? RING_FIT : GQA_MOST_STAGES,
 };
 static_assert(RING >= K_STAGES + 2, "a tile and the next one's start");
 
@@ -301,7 +328,7 @@ DEV int box_tokens(const struct gqa_args *a, int most) {
 }
 
 DEV void work_cut(const struct gqa_args *a, struct work *w) {
-    const int box = box_tokens(a, TILE);
+    const int box = box_tokens(a, HALF);
     w->start = a->pages ? w->p.begin / box * box : w->p.begin;
     w->tiles = w->p.begin < w->p.end ? (w->p.end - w->start + TILE - 1) / TILE : 0;
 }
@@ -372,6 +399,11 @@ DEV bool k_is_next(const struct tiles *k, const struct tiles *v, int lead) {
 
 DEV int tile_token(const struct tiles *t) {
     return t->w.start + t->tile * TILE;
+}
+
+/* Halves of the tile that hold tokens of the part. */
+DEV int tile_halves(const struct tiles *t) {
+    return HALVES == 1 || t->w.p.end - tile_token(t) <= HALF ? 1 : HALVES;
 }
 
 /* --- A CTA --- */

@@ -12,6 +12,7 @@
 #include "decode_sm100_softmax.cuh"
 
 enum { BAR_GROUP = 4 /* + group */ };
+static_assert(HALVES == 1, "a thread has one token of a tile");
 
 /* Lane r: row r's maximum over the warpgroup's tile and `old`. `top` differs between neighbouring
  * tiles, so that the next tile's exchange does not overtake this one's readers. */
@@ -66,7 +67,7 @@ DEV struct exact_pipes exact_pipes_of(const struct cta *c) {
 DEV float exact_tile(const struct cta *c, const struct softmax *x, const struct exact_pipes *y,
                      const struct tiles *t, float old, int barrier, float w[ROWS]) {
     struct side *side = &c->smem->side;
-    tile_scores(c, x, &y->s, &side->facts[y->q.slot], t, w);
+    tile_scores(c, x, &y->s, &side->facts[y->q.slot], t, false, w);
     const float max = exchange_maximum(c, side->tops[y->s.slot], w, old, barrier);
     if (c->warp % 4 == 0)
         maximum_publish(c, &y->m, max);

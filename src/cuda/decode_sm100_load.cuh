@@ -30,27 +30,60 @@ DEV struct place place_of(const struct gqa_args *a, const struct work *w, int to
     return x;
 }
 
-DEV void load_k(const struct cta *c, struct pipe *kv, const struct tiles *t, int box) {
+/* A stage that one box per slab fills, as in contiguous caches and in pages of whole stages. */
+DEV void load_whole(const struct cta *c, const struct pipe *kv, const void *map,
+                    const struct place *x, int kv_head, int element, int slabs) {
+    const uint32_t stage = smem_addr(c->smem->kv[kv->slot]);
+    if (c->lane == 0) {
+        mbarrier_arrive_expect_tx(pipe_full(kv), STAGE_BYTES);
+        for (int slab = 0; slab < slabs; slab++)
+            cp_async_bulk_tensor_4d_g2s(stage + slab * SLAB_BYTES, map, element + slab * CHUNK,
+                                        x->row, kv_head, x->entry, pipe_full(kv));
+    }
+    __syncwarp();
+}
+
+/* HALF tokens from `token`, CHUNK elements from `element`, by boxes. */
+DEV void load_k_stage(const struct cta *c, const struct pipe *kv, const struct work *w, int token,
+                      int element, int box) {
     const struct gqa_args *a = c->args;
-    trace_tile(c->trace, t->tile);
-    for (int stage = 0; stage < K_STAGES; stage++, pipe_next(kv)) {
-        const uint32_t slab = smem_addr(c->smem->kv[kv->slot]);
+    const uint32_t slab = smem_addr(c->smem->kv[kv->slot]);
+    if (c->lane == 0)
+        mbarrier_arrive_expect_tx(pipe_full(kv), STAGE_BYTES);
+    for (int b = c->lane; b * box < HALF; b += 32) {
+        const struct place x = place_of(a, w, token + b * box);
+        cp_async_bulk_tensor_4d_g2s(slab + b * box * SPAN, &a->k_map, element, x.row, w->u.kv_head,
+                                    x.entry, pipe_full(kv));
+    }
+    __syncwarp();
+}
+
+/* The tile's half from `token`. */
+DEV void load_k_half(const struct cta *c, struct pipe *kv, const struct work *w, int token,
+                     int box) {
+    struct place x;
+    if (box == HALF)
+        x = place_of(c->args, w, token);
+    for (int element = 0; element < HEAD_DIM; element += CHUNK, pipe_next(kv)) {
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(kv);
         trace_enter(c->trace, TRACE_load_K);
-        if (c->lane == 0)
-            mbarrier_arrive_expect_tx(pipe_full(kv), STAGE_BYTES);
-        for (int b = c->lane; b * box < TILE; b += 32) {
-            const struct place x = place_of(a, &t->w, tile_token(t) + b * box);
-            cp_async_bulk_tensor_4d_g2s(slab + b * box * SPAN, &a->k_map, stage * CHUNK, x.row,
-                                        t->w.u.kv_head, x.entry, pipe_full(kv));
-        }
-        __syncwarp();
+        if (box == HALF)
+            load_whole(c, kv, &c->args->k_map, &x, w->u.kv_head, element, 1);
+        else
+            load_k_stage(c, kv, w, token, element, box);
         trace_enter(c->trace, TRACE_other);
     }
 }
 
-/* One stage: V_TOKENS tokens from `token`, V_SLABS slabs from element `element`. */
+DEV void load_k(const struct cta *c, struct pipe *kv, const struct tiles *t, int box) {
+    trace_tile(c->trace, t->tile);
+    for (int half = 0; half < tile_halves(t); half++)
+        load_k_half(c, kv, &t->w, tile_token(t) + half * HALF, box);
+}
+
+/* V_TOKENS tokens from `token`, V_SLABS slabs from element `element`, by boxes: those that hold
+ * tokens of the part. */
 DEV void load_v_stage(const struct cta *c, const struct pipe *kv, const struct work *w, int token,
                       int element, int box) {
     const struct gqa_args *a = c->args;
@@ -69,21 +102,34 @@ DEV void load_v_stage(const struct cta *c, const struct pipe *kv, const struct w
     __syncwarp();
 }
 
+/* V_TOKENS tokens of the tile from `token`. */
+DEV void load_v_tokens(const struct cta *c, struct pipe *kv, const struct work *w, int token,
+                       int box) {
+    const bool whole = box == V_TOKENS && token < w->p.end;
+    struct place x;
+    if (whole)
+        x = place_of(c->args, w, token);
+    for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
+        trace_enter(c->trace, TRACE_wait_slot);
+        pipe_acquire(kv);
+        trace_enter(c->trace, TRACE_load_V);
+        if (whole)
+            load_whole(c, kv, &c->args->v_map, &x, w->u.kv_head, block * V_ROWS, V_SLABS);
+        else
+            load_v_stage(c, kv, w, token, block * V_ROWS, box);
+        trace_enter(c->trace, TRACE_other);
+    }
+}
+
 DEV void load_v(const struct cta *c, struct pipe *kv, const struct tiles *t, int box) {
     trace_tile(c->trace, t->tile);
-    for (int token = 0; token < TILE; token += V_TOKENS)
-        for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
-            trace_enter(c->trace, TRACE_wait_slot);
-            pipe_acquire(kv);
-            trace_enter(c->trace, TRACE_load_V);
-            load_v_stage(c, kv, &t->w, tile_token(t) + token, block * V_ROWS, box);
-            trace_enter(c->trace, TRACE_other);
-        }
+    for (int token = 0; token < tile_halves(t) * HALF; token += V_TOKENS)
+        load_v_tokens(c, kv, &t->w, tile_token(t) + token, box);
 }
 
 DEV void load(const struct cta *c) {
     struct pipe kv = pipe_producer(c->smem->kv_full, c->smem->kv_empty, RING);
-    const int k_box = box_tokens(c->args, TILE), v_box = box_tokens(c->args, V_TOKENS);
+    const int k_box = box_tokens(c->args, HALF), v_box = box_tokens(c->args, V_TOKENS);
     struct tiles k = tiles_first(c->args, &c->first), v = k;
     for (int lead = 0; v.w.live;) {
         if (k_is_next(&k, &v, lead)) {

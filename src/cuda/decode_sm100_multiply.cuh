@@ -12,10 +12,10 @@ DEV void score_stage(const struct cta *c, uint32_t s_tmem, int kv_slot, int q_sl
     const uint64_t k = descriptor(smem_addr(c->smem->kv[kv_slot]), 16, 8 * SPAN, SPAN_SWIZZLE);
     const uint64_t q = descriptor(smem_addr(c->smem->side.q[q_slot]) + chunk * N * SPAN, 16,
                                   8 * SPAN, SPAN_SWIZZLE);
+    mma(s_tmem, k, q, IDESC_SCORE, chunk > 0);
 #pragma unroll
-    for (int i = 0; i < SPAN / K_STEP_BYTES; i++)
-        mma(s_tmem, k + i * (K_STEP_BYTES / 16), q + i * (K_STEP_BYTES / 16), IDESC_SCORE,
-            chunk > 0 || i > 0);
+    for (int i = K_STEP_BYTES; i < SPAN; i += K_STEP_BYTES)
+        mma_more(s_tmem, descriptor_at(k, i), descriptor_at(q, i), IDESC_SCORE);
 }
 
 /* Scores of one tile. */
@@ -29,16 +29,18 @@ DEV void score(const struct cta *c, struct pipe *kv, struct pipe *q, struct pipe
     trace_enter(c->trace, TRACE_wait_S_slot);
     pipe_acquire(s);
     tcgen05_fence_after_thread_sync();
-    for (int chunk = 0; chunk < K_STAGES; chunk++, pipe_next(kv)) {
-        trace_enter(c->trace, TRACE_wait_K);
-        pipe_wait(kv);
-        trace_enter(c->trace, TRACE_KQ_issue);
-        if (c->lane == 0) {
-            score_stage(c, c->tmem + S_COLUMN + s->slot * N, kv->slot, q->slot, chunk);
-            tcgen05_commit(pipe_empty(kv));
+    for (int half = 0; half < tile_halves(t); half++)
+        for (int chunk = 0; chunk < K_STAGES; chunk++, pipe_next(kv)) {
+            trace_enter(c->trace, TRACE_wait_K);
+            pipe_wait(kv);
+            trace_enter(c->trace, TRACE_KQ_issue);
+            if (c->lane == 0) {
+                score_stage(c, c->tmem + S_COLUMN + s->slot * S_COLUMNS + half * N, kv->slot,
+                            q->slot, chunk);
+                tcgen05_commit(pipe_empty(kv));
+            }
+            __syncwarp();
         }
-        __syncwarp();
-    }
     if (c->lane == 0) {
         tcgen05_commit(pipe_full(s));
         if (last)
@@ -83,20 +85,29 @@ DEV void scrub(const struct cta *c, int kv_slot, const struct cover *x, int toke
     __syncwarp();
 }
 
-/* O^T[block] += V^T P^T for one stage; steps outside the cover are left out. Lane 0. */
+/* O^T[block] += V^T P^T for one stage; steps outside the cover are left out, and nearly every stage
+ * has none. Lane 0. */
 DEV void weigh_stage(const struct cta *c, uint32_t o_tmem, int kv_slot, int p_slot, int token,
                      const struct cover *x, bool first) {
     const uint64_t v =
         descriptor(smem_addr(c->smem->kv[kv_slot]), SLAB_BYTES, 8 * SPAN, SPAN_SWIZZLE);
     const uint64_t p = descriptor(smem_addr(c->smem->side.p[p_slot]) + token * P_ROW, 8 * P_ROW,
                                   P_SWIZZLE ? 8 * P_ROW : 0, P_SWIZZLE);
-    const int from = x->lo / STEP, to = (x->hi + STEP - 1) / STEP;
+    const int all = token / STEP + V_TOKENS / STEP, from = x->lo / STEP;
+    const int begin = max_int(from, token / STEP), end = min_int((x->hi + STEP - 1) / STEP, all);
+    const bool accumulate = !first || begin > from;
+    if (end - begin == V_TOKENS / STEP) {
+        mma(o_tmem, v, p, IDESC_WEIGH, accumulate);
 #pragma unroll
-    for (int i = 0; i < V_TOKENS / STEP; i++) {
-        const int step = token / STEP + i;
-        if (step >= from && step < to)
-            mma(o_tmem, v + i * (STEP * SPAN / 16), p + i * (STEP * P_ROW / 16), IDESC_WEIGH,
-                !first || step > from);
+        for (int i = STEP; i < V_TOKENS; i += STEP)
+            mma_more(o_tmem, descriptor_at(v, i * SPAN), descriptor_at(p, i * P_ROW), IDESC_WEIGH);
+        return;
+    }
+#pragma unroll 1
+    for (int i = begin; i < end; i++) {
+        const int at = i * STEP - token;
+        mma(o_tmem, descriptor_at(v, at * SPAN), descriptor_at(p, at * P_ROW), IDESC_WEIGH,
+            accumulate || i > begin);
     }
 }
 
@@ -108,7 +119,7 @@ DEV void weigh(const struct cta *c, struct pipe *kv, struct pipe *p, int o_slot,
     trace_enter(c->trace, TRACE_wait_P);
     pipe_wait(p);
     tcgen05_fence_after_thread_sync();
-    for (int token = 0; token < TILE; token += V_TOKENS)
+    for (int token = 0; token < tile_halves(t) * HALF; token += V_TOKENS)
         for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
             trace_enter(c->trace, TRACE_wait_V);
             pipe_wait(kv);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Role: a warpgroup turns scores into weights. Thread t holds the scores of token t of the tile
- * for all rows. The row maxima are common to the warpgroup, because all its tokens are summed into
- * one accumulator, but they need not be exact: a weight may reach 2^8. So a tile costs one barrier
- * with a vote ("does any score exceed its maximum by too much?"), nearly always "no"; only after a
- * "yes" are maxima exchanged and O rescaled, here, between two weighted sums. */
+ * Role: a warpgroup turns scores into weights. Thread t holds the scores of token t of each
+ * half of the tile for all rows. The row maxima are common to the warpgroup, because all its tokens
+ * are summed into one accumulator, but they need not be exact: a weight may reach 2^8. So a tile
+ * costs one barrier with a vote ("does any score exceed its maximum by too much?"), nearly always
+ * "no"; only after a "yes" are maxima exchanged and O rescaled, here, between two weighted sums. */
 #ifndef GQA_DECODE_SM100_SOFTMAX_CUH
 #define GQA_DECODE_SM100_SOFTMAX_CUH
 
@@ -15,6 +15,7 @@ enum { SOFTMAX_THREADS = 128, BAR_VOTE = 1, BAR_TOP = 2 };
 struct softmax {
     float factor;             /* scores -> log2 units, or, if capped, to the cap's argument */
     float cap;                /* log2 units, 0: off */
+    bool late;                /* `factor` may wait until the maximum is subtracted */
     float sum[ROWS];          /* of this thread's weights */
     int full_begin, full_end; /* tokens that every row sees */
 };
@@ -37,6 +38,7 @@ DEV void softmax_begin(const struct cta *c, struct softmax *x, const struct work
     const float k_scale = k_scale_of(a, &w->u);
     x->factor = (a->softcap > 0 ? a->scale / a->softcap * (2 * LOG2E) : a->scale_log2) * k_scale;
     x->cap = a->softcap * LOG2E;
+    x->late = x->factor > 0 && !(x->cap > 0);
     x->full_begin = 0;
     x->full_end = w->p.end;
 #pragma unroll
@@ -47,55 +49,80 @@ DEV void softmax_begin(const struct cta *c, struct softmax *x, const struct work
     }
 }
 
-/* The thread's scores of the tile, in log2 units; the slot is free again. */
-DEV void scores_take(const struct cta *c, const struct softmax *x, const struct pipe *s,
-                     const struct query_facts *facts, float y[ROWS]) {
-    float raw[N];
+/* The thread's products of the tile; the slot is free again. Those of a half that the part does not
+ * reach are any numbers: they are masked. */
+DEV void scores_take(const struct cta *c, const struct pipe *s, const struct query_facts *facts,
+                     int halves, float y[SCORES]) {
+    const uint32_t at = c->tmem + (c->warp % 4 << 21) + S_COLUMN + s->slot * S_COLUMNS;
+    float raw[S_COLUMNS] = {};
     trace_enter(c->trace, TRACE_wait_S);
     pipe_wait(s);
     trace_enter(c->trace, TRACE_read_S);
     tcgen05_fence_after_thread_sync();
-    tmem_load(raw, c->tmem + (c->warp % 4 << 21) + S_COLUMN + s->slot * N);
+    if (halves == HALVES)
+        tmem_load(raw, at, S_COLUMNS);
+    else
+        tmem_load(raw, at, N);
     tcgen05_fence_before_thread_sync();
     __syncwarp();
     if (c->lane == 0)
         pipe_release(s);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        y[r] = KV_IS_FP8 ? (raw[r] + raw[(ROWS + r) % N] * (1 / LOW_SCALE)) *
-                               (x->factor * facts->scale[r])
-                         : raw[r] * x->factor;
+    for (int i = 0; i < SCORES; i++) {
+        const int r = i % ROWS, n = i / ROWS * N + r;
+        y[i] = KV_IS_FP8
+                   ? (raw[n] + raw[(n + ROWS) % S_COLUMNS] * (1 / LOW_SCALE)) * facts->scale[r]
+                   : raw[n];
+    }
+}
+
+/* Products -> log2 units, softly capped if that is asked for. */
+DEV void scores_scale(const struct softmax *x, float y[SCORES]) {
+#pragma unroll
+    for (int i = 0; i < SCORES; i++)
+        y[i] *= x->factor;
     if (x->cap > 0) {
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) /* cap * tanh(z) where y = 2 log2(e) z */
-            y[r] = x->cap * (1.0f - 2.0f * rcp_approx_ftz(1.0f + ex2_approx_ftz(y[r])));
+        for (int i = 0; i < SCORES; i++) /* cap * tanh(z) where y = 2 log2(e) z */
+            y[i] = x->cap * (1.0f - 2.0f * rcp_approx_ftz(1.0f + ex2_approx_ftz(y[i])));
     }
 }
 
 /* Replace scores of tokens that a row does not see. */
-DEV void scores_mask(float y[ROWS], const struct query_facts *facts, int token) {
+DEV void scores_mask(float y[SCORES], const struct query_facts *facts, int token) {
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        y[r] = token >= facts->begin[r] && token < facts->end[r] ? y[r] : -INFINITY;
+    for (int i = 0; i < SCORES; i++) {
+        const int r = i % ROWS, at = token + i / ROWS * HALF;
+        const bool seen = (at >= facts->begin[r]) & (at < facts->end[r]); /* no branches */
+        y[i] = seen ? y[i] : -INFINITY;
+    }
 }
 
-/* The thread's scores of a tile, masked. */
+/* The thread's scores of a tile in log2 units, masked; where `late` allows, before `factor`. */
 DEV void tile_scores(const struct cta *c, const struct softmax *x, const struct pipe *s,
-                     const struct query_facts *facts, const struct tiles *t, float y[ROWS]) {
+                     const struct query_facts *facts, const struct tiles *t, bool late,
+                     float y[SCORES]) {
     const int token = tile_token(t);
     trace_tile(c->trace, t->tile);
-    scores_take(c, x, s, facts, y);
+    scores_take(c, s, facts, tile_halves(t), y);
+    if (!late)
+        scores_scale(x, y);
     if (token < x->full_begin || token + TILE > x->full_end)
         scores_mask(y, facts, token + threadIdx.x % SOFTMAX_THREADS);
 }
 
+/* The larger of the thread's scores of row r. */
+DEV float row_most(const float y[SCORES], int r) {
+    return HALVES == 1 ? y[r] : fmaxf(y[r], y[SCORES - ROWS + r]);
+}
+
 /* Lane r: the warp's maximum of row r in this tile. */
-DEV float tile_maximum(const struct cta *c, const float y[ROWS]) {
+DEV float tile_maximum(const struct cta *c, const float y[SCORES]) {
     float mine = NEG_LARGE;
     trace_enter(c->trace, TRACE_softmax_local_max);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        const float m = redux_sync_max(y[r]);
+        const float m = redux_sync_max(row_most(y, r));
         mine = c->lane == r ? m : mine;
     }
     return mine;
@@ -103,10 +130,11 @@ DEV float tile_maximum(const struct cta *c, const float y[ROWS]) {
 
 /* --- Raising maxima --- */
 
-/* New reference maxima, and what everything relative to the old ones is multiplied by. */
-DEV void exchange_tops(const struct cta *c, const float y[ROWS], bool first) {
+/* New reference maxima, and what everything relative to the old ones is multiplied by. `factor`
+ * brings y to log2 units. */
+DEV void exchange_tops(const struct cta *c, const float y[SCORES], float factor, bool first) {
     struct side *side = &c->smem->side;
-    const float mine = tile_maximum(c, y);
+    const float mine = tile_maximum(c, y) * factor;
     if (c->lane < ROWS)
         side->top[c->warp % 4][c->lane] = mine;
     trace_enter(c->trace, TRACE_wait_warps);
@@ -145,9 +173,9 @@ DEV void rescale_output(const struct cta *c, const struct pipe *before, int o_sl
     tcgen05_fence_before_thread_sync();
 }
 
-DEV void raise_maxima(const struct cta *c, struct softmax *x, const float y[ROWS],
+DEV void raise_maxima(const struct cta *c, struct softmax *x, const float y[SCORES], float factor,
                       const struct pipe *before, int o_slot, bool first) {
-    exchange_tops(c, y, first);
+    exchange_tops(c, y, factor, first);
     if (first)
         return;
 #pragma unroll
@@ -156,11 +184,21 @@ DEV void raise_maxima(const struct cta *c, struct softmax *x, const float y[ROWS
     rescale_output(c, before, o_slot);
 }
 
-DEV bool exceeds(const float y[ROWS], const float max[ROWS]) {
-    float most = y[0] - max[0];
+/* z = y * factor - maxima, two at a time. */
+DEV void relative(const float y[SCORES], float factor, const float max[ROWS], float z[SCORES]) {
+    const uint64_t factors = pack_f32x2(factor, factor);
 #pragma unroll
-    for (int r = 1; r < ROWS; r++)
-        most = fmaxf(most, y[r] - max[r]);
+    for (int i = 0; i < SCORES; i += 2)
+        unpack_f32x2(fma_rn_f32x2(pack_f32x2(y[i], y[i + 1]), factors,
+                                  pack_f32x2(-max[i % ROWS], -max[i % ROWS + 1])),
+                     &z[i], &z[i + 1]);
+}
+
+DEV bool exceeds(const float z[SCORES]) {
+    float most = fmaxf(z[0], z[1]);
+#pragma unroll
+    for (int i = 2; i < SCORES; i += 2)
+        most = max_f32(most, z[i], z[i + 1]);
     return most > MAX_LIMIT;
 }
 
@@ -204,29 +242,35 @@ DEV void weights_put(uint32_t p_smem, int token, const float y[ROWS]) {
 }
 
 /* The thread's weights to the next slot of P. */
-DEV void weights_send(const struct cta *c, const struct pipe *p, const float y[ROWS]) {
+DEV void weights_send(const struct cta *c, const struct pipe *p, const float y[SCORES]) {
     trace_enter(c->trace, TRACE_wait_P_slot);
     pipe_acquire(p);
     trace_enter(c->trace, TRACE_P_publish);
-    weights_put(smem_addr(c->smem->side.p[p->slot]), threadIdx.x % SOFTMAX_THREADS, y);
+#pragma unroll
+    for (int half = 0; half < HALVES; half++)
+        weights_put(smem_addr(c->smem->side.p[p->slot]),
+                    half * HALF + threadIdx.x % SOFTMAX_THREADS, y + half * ROWS);
     fence_proxy_async();
     __syncwarp();
     if (c->lane == 0)
         pipe_commit(p);
 }
 
-/* Scores -> weights; the sums join after the weights are on their way. */
+/* Scores less their maxima -> weights; the sums join after the weights are on their way. */
 DEV void weights_publish(const struct cta *c, struct softmax *x, const struct pipe *p,
-                         float y[ROWS]) {
+                         float z[SCORES]) {
     trace_enter(c->trace, TRACE_softmax_math);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        y[r] = ex2_approx_ftz(y[r] - c->smem->side.max[r]);
-    weights_send(c, p, y);
+    for (int i = 0; i < SCORES; i++)
+        z[i] = ex2_approx_ftz(z[i]);
+    weights_send(c, p, z);
     trace_enter(c->trace, TRACE_softmax_sum);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        x->sum[r] += y[r];
+    for (int i = 0; i < SCORES; i += 2) {
+        float *sum = &x->sum[i % ROWS];
+        unpack_f32x2(add_rn_f32x2(pack_f32x2(sum[0], sum[1]), pack_f32x2(z[i], z[i + 1])), &sum[0],
+                     &sum[1]);
+    }
 }
 
 /* --- A part's statistics --- */
@@ -275,15 +319,20 @@ DEV void stats_put(const struct cta *c, struct softmax *x, float max, const stru
 DEV void softmax_tile(const struct cta *c, struct softmax *x, const struct pipe *s,
                       const struct pipe *p, const struct pipe *before, int o_slot,
                       const struct query_facts *facts, const struct tiles *t) {
-    float y[ROWS];
-    tile_scores(c, x, s, facts, t, y);
+    const float factor = x->late ? x->factor : 1.0f;
     const bool first = t->tile == 0;
+    float y[SCORES], z[SCORES];
+    tile_scores(c, x, s, facts, t, x->late, y);
     trace_enter(c->trace, TRACE_softmax_local_max);
-    const bool raise = first || exceeds(y, c->smem->side.max);
+    if (!first)
+        relative(y, factor, c->smem->side.max, z);
     trace_enter(c->trace, TRACE_wait_warps);
-    if (bar_red_or(BAR_VOTE, SOFTMAX_THREADS, raise))
-        raise_maxima(c, x, y, before, o_slot, first);
-    weights_publish(c, x, p, y);
+    const bool raise = bar_red_or(BAR_VOTE, SOFTMAX_THREADS, first || exceeds(z));
+    if (raise)
+        raise_maxima(c, x, y, factor, before, o_slot, first);
+    if (raise || N > 32) /* both at once would be too many registers then */
+        relative(y, factor, c->smem->side.max, z);
+    weights_publish(c, x, p, z);
     trace_enter(c->trace, TRACE_other);
 }
 

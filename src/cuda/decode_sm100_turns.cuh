@@ -59,7 +59,7 @@ DEV void turn_tile(const struct cta *c, const struct softmax *x, const struct tu
     struct side *side = &c->smem->side;
     float(*top)[ROWS] = side->tops[y->s.slot];
     float w[ROWS];
-    tile_scores(c, x, &y->s, &side->facts[y->q.slot], t, w);
+    tile_scores(c, x, &y->s, &side->facts[y->q.slot], t, false, w);
     const float mine = tile_maximum(c, w);
     if (c->lane < ROWS)
         top[c->warp % 4][c->lane] = mine;

@@ -255,6 +255,43 @@ DEV void tcgen05_st_32x32b_x32(uint32_t tmem, const float r[32]) {
                  : "memory");
 }
 
+DEV uint64_t pack_b64(uint32_t low, uint32_t high) {
+    uint64_t r;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+    return r;
+}
+
+/* --- Two floats at once --- */
+
+DEV uint64_t pack_f32x2(float low, float high) {
+    uint64_t r;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "f"(low), "f"(high));
+    return r;
+}
+
+DEV void unpack_f32x2(uint64_t x, float *low, float *high) {
+    asm("mov.b64 {%0, %1}, %2;" : "=f"(*low), "=f"(*high) : "l"(x));
+}
+
+DEV uint64_t fma_rn_f32x2(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t r;
+    asm("fma.rn.f32x2 %0, %1, %2, %3;" : "=l"(r) : "l"(a), "l"(b), "l"(c));
+    return r;
+}
+
+DEV uint64_t add_rn_f32x2(uint64_t a, uint64_t b) {
+    uint64_t r;
+    asm("add.rn.f32x2 %0, %1, %2;" : "=l"(r) : "l"(a), "l"(b));
+    return r;
+}
+
+/* NaNs are passed over. */
+DEV float max_f32(float a, float b, float c) {
+    float r;
+    asm("max.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
+    return r;
+}
+
 /* --- tcgen05.mma: one thread issues; D (+)= A B, A and B described in shared memory --- */
 
 DEV void tcgen05_mma_f16(uint32_t d, uint64_t a, uint64_t b, uint32_t idesc, bool accumulate) {
@@ -268,6 +305,19 @@ DEV void tcgen05_mma_f8f6f4(uint32_t d, uint64_t a, uint64_t b, uint32_t idesc, 
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %4, 0;\n\t"
                  "tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
                  "l"(a), "l"(b), "r"(idesc), "r"((uint32_t)accumulate)
+                 : "memory");
+}
+
+/* The same, D += A B. */
+DEV void tcgen05_mma_f16_more(uint32_t d, uint64_t a, uint64_t b, uint32_t idesc) {
+    asm volatile("tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, 1;" ::"r"(d), "l"(a), "l"(b),
+                 "r"(idesc)
+                 : "memory");
+}
+
+DEV void tcgen05_mma_f8f6f4_more(uint32_t d, uint64_t a, uint64_t b, uint32_t idesc) {
+    asm volatile("tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, 1;" ::"r"(d), "l"(a),
+                 "l"(b), "r"(idesc)
                  : "memory");
 }
 

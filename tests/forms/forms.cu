@@ -67,7 +67,7 @@ DEV void wait(uint32_t bar, int parity) {
 /* N accumulator columns of this thread's lane to a row. */
 DEV void take(const struct cta *c, int column, float *row) {
     float x[N];
-    tmem_load(x, c->tmem + (c->warp << 21) + column);
+    tmem_load(x, c->tmem + (c->warp << 21) + column, N);
     for (int n = 0; row && n < N; n++)
         row[n] = x[n];
 }

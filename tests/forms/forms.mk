@@ -16,7 +16,12 @@ $(FORMS)/test_forms_sm100: tests/forms/test_forms_sm100.c tests/forms/forms.def 
 .PHONY: forms
 forms: $(FORMS)/test_forms_sm100 $(FORM_PTX)
 
-# What scripts/second-opinion tells of a launch.
-$(BUILD)/tests/opinion/launch: tests/opinion/launch.c src/cuda/args.h src/cuda/shape.h
+# What scripts/second-opinion tells of a launch, and its kernels: heads of 64, a ring of 3 stages.
+OPINION := $(BUILD)/tests/opinion
+$(OPINION)/launch: tests/opinion/launch.c src/cuda/args.h src/cuda/shape.h
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) $< -o $@
+$(OPINION)/gqa_decode_%_bf16_d64_g8.ptx: src/cuda/decode_%.cu tests/forms/forms.mk $(wildcard src/cuda/*.cuh) src/cuda/args.h src/cuda/shape.h
+	@mkdir -p $(@D)
+	@$(NVCC) $(NVCC_FLAGS) $(NVCC_EXTRA) -gencode arch=compute_100f,code=compute_100f -DGQA_ARCH=100 -DGQA_KV=GQA_KV_bf16 \
+	  -DGQA_HEAD_DIM=64 -DGQA_GROUP=8 -DGQA_MOST_STAGES=3 -DGQA_KERNEL_NAME=$(basename $(@F)) -ptx $< -o $@
