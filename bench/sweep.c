@@ -128,6 +128,7 @@ static void add(const struct shape *s, const char *kernel, enum gqa_split_mode m
 
 static void add_kernel(const struct shape *s, const char *kernel) {
     static const int clusters[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16};
+    static const int levels[] = {18, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128};
     static const int splits[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 66, 99, 132};
     const int units = s->batch * s->kv_heads;
     if (units >= LEAST_CTAS)
@@ -140,6 +141,10 @@ static void add_kernel(const struct shape *s, const char *kernel) {
         if (units * splits[i] <= MOST_CTAS && units * splits[i] >= LEAST_CTAS &&
             splits[i] * 64 <= s->kv_len)
             add(s, kernel, GQA_SPLIT_FIXED, splits[i], GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (units * levels[i] <= MOST_CTAS && units * levels[i] >= LEAST_CTAS &&
+            levels[i] * 16 <= s->kv_len)
+            add(s, kernel, GQA_SPLIT_FIXED, levels[i], GQA_REDUCE_CLUSTER, GQA_PDL_AUTO);
     add(s, kernel, GQA_SPLIT_AUTO, 0, GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
 }
 

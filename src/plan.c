@@ -24,6 +24,7 @@ struct family {
     int major, minor; /* needs this part ... */
     bool exact;       /* ... and no other */
     bool has_cluster; /* cluster and atomic finishes */
+    bool has_levels;  /* several clusters of a unit, merged by the second kernel */
     bool has_pdl;     /* launch attribute and instructions */
     double launch;    /* until the first bytes, and after the last */
     double tall;      /* more of that, for row tiles above 8 */
@@ -35,13 +36,13 @@ struct family {
 };
 
 #define SM100                                                                                      \
-    10, 0, true, true, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5, 0.24, 1.1, 0.031, 4.5
+    10, 0, true, true, false, true, 3.0, 0.63, 100e3, 0.82, 0.73, 7.2e6, 3.5, 0.24, 1.1, 0.031, 4.5
 
 static const struct family families[] = {
-    [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, 5.0, 0.8, 40e3, 0.84, 0.5, 3.4e6, 3.5, 0,
-                     2.2, 0.027, 3.9},
-    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, 3.1, 0.63, 65.8e3, 0.82, 0.73, 4.42e6, 3.5,
-                     0.24, 1.1, 0.031, 4.5},
+    [KERNEL_sm80] = {"sm80", 8, 0, false, false, false, false, 5.0, 0.8, 40e3, 0.84, 0.5, 3.4e6,
+                     3.5, 0, 2.2, 0.027, 3.9},
+    [KERNEL_sm90] = {"sm90", 9, 0, true, true, true, true, 3.1, 0.63, 65.8e3, 0.82, 0.73, 4.42e6,
+                     3.5, 0.24, 1.1, 0.031, 4.5},
     [KERNEL_sm100] = {"sm100", SM100},
     [KERNEL_sm100s] = {"sm100s", SM100},
     [KERNEL_sm100d] = {"sm100d", SM100},
@@ -191,6 +192,13 @@ static double run_bytes(const struct gqa_problem *p) {
     return tokens * p->head_dim * (double)gqa_type_bytes(p->kv_type);
 }
 
+/* Partials of a unit that the second kernel merges (SHARES: not known here), or 1. */
+static int merged_parts(const struct candidate *c) {
+    return c->finish == GQA_FINISH_PARTIAL           ? c->splits + (c->schedule == GQA_SCHED_SHARES)
+           : c->finish == GQA_FINISH_CLUSTER_PARTIAL ? c->splits / c->cluster
+                                                     : 1;
+}
+
 /* Predicted us: launch, the busiest SM's bytes beside all bytes, the finish. */
 static double predict(const struct plan_part *part, const struct gqa_problem *p,
                       const struct candidate *c) {
@@ -212,10 +220,10 @@ static double predict(const struct plan_part *part, const struct gqa_problem *p,
     }
     double us = f->launch + (row->group > 8 ? f->tall : 0) + overlap(busy / rate, total / memory) +
                 f->wave * (double)(waves - 1);
-    if (c->finish == GQA_FINISH_CLUSTER || c->finish == GQA_FINISH_ATOMIC)
+    if (c->finish >= GQA_FINISH_ATOMIC)
         us += f->cluster;
-    if (c->finish == GQA_FINISH_PARTIAL && !c->is_whole)
-        us += f->combine + f->per_split * c->splits +
+    if (merged_parts(c) > 1 && !c->is_whole)
+        us += f->combine + f->per_split * merged_parts(c) +
               (c->schedule == GQA_SCHED_SHARES ? f->shares : 0);
     return us;
 }
@@ -243,7 +251,7 @@ static const int cluster_sizes[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
 
 static bool reduction_allows(const struct gqa_problem *p, int finish) {
     switch (p->reduction) {
-    case GQA_REDUCE_AUTO:
+    case GQA_REDUCE_AUTO: /* never atomic: its last bits vary */
         return finish != GQA_FINISH_ATOMIC;
     case GQA_REDUCE_NONE:
         return finish == GQA_FINISH_OUTPUT;
@@ -252,7 +260,7 @@ static bool reduction_allows(const struct gqa_problem *p, int finish) {
     case GQA_REDUCE_ATOMIC: /* 16-bit sums would be rounded at every addition */
         return finish == GQA_FINISH_ATOMIC && p->o_type == GQA_F32;
     case GQA_REDUCE_CLUSTER:
-        return finish == GQA_FINISH_CLUSTER;
+        return finish == GQA_FINISH_CLUSTER || finish == GQA_FINISH_CLUSTER_PARTIAL;
     }
     return false;
 }
@@ -261,15 +269,23 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
     c.schedule = GQA_SCHED_SPLITS;
     c.splits = splits;
     c.finish = finish;
-    c.cluster = finish >= GQA_FINISH_ATOMIC ? splits : 1;
+    c.cluster = finish == GQA_FINISH_CLUSTER_PARTIAL ? c.cluster
+                : finish >= GQA_FINISH_ATOMIC        ? splits
+                                                     : 1;
     c.ctas = c.units * splits;
-    c.slots = finish == GQA_FINISH_PARTIAL ? c.ctas : 0;
+    c.slots = merged_parts(&c) > 1 ? c.units * merged_parts(&c) : 0;
     if (c.ctas > INT32_MAX || c.units * kernel_rows[c.row].group > INT32_MAX)
         no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
     else if (reduction_allows(s->p, finish) || (c.by_rule && s->p->reduction == GQA_REDUCE_AUTO))
         offer(s, c);
     else
         no(s->why, sizeof s->why, "the reduction asked for does not do %d splits", splits);
+}
+
+/* `clusters` clusters per unit, merged by the second kernel. */
+static void offer_levels(struct search *s, struct candidate c, int clusters, int cluster) {
+    c.cluster = cluster;
+    offer_splits(s, c, clusters * cluster, GQA_FINISH_CLUSTER_PARTIAL);
 }
 
 static void offer_shares(struct search *s, struct candidate c) {
@@ -310,14 +326,20 @@ static void offer_tokens(struct search *s, struct candidate c) {
         no(s->why, sizeof s->why, "batch-invariant splits are merged by the kernel reduction");
 }
 
-static void offer_fixed(struct search *s, struct candidate c, bool has_cluster) {
+static void offer_fixed(struct search *s, struct candidate c, const struct family *f) {
     const int splits = s->p->splits;
+    const bool has_cluster = f->has_cluster;
     if (splits == 1) {
         offer_splits(s, c, 1, GQA_FINISH_OUTPUT);
     } else {
         offer_splits(s, c, splits, GQA_FINISH_PARTIAL);
         if (has_cluster && splits <= MAX_CLUSTER)
             offer_splits(s, c, splits, GQA_FINISH_CLUSTER);
+        int n = MAX_CLUSTER;
+        while (splits % n)
+            n--;
+        if (f->has_levels && splits > MAX_CLUSTER && n > 1)
+            offer_levels(s, c, splits / n, n);
     }
     if (has_cluster && splits <= MAX_CLUSTER && s->p->reduction == GQA_REDUCE_ATOMIC &&
         !(splits & (splits - 1)))
@@ -338,7 +360,18 @@ static bool is_ragged(const struct gqa_problem *p) {
            expected_tokens(p) == p->kv_len_expected;
 }
 
-static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
+/* Several clusters per unit, where one does not fill the machine. */
+static void offer_all_levels(struct search *s, struct candidate c, int64_t grains) {
+    const int64_t room = auto_slots(s->part);
+    for (int cluster = 4; cluster <= MAX_CLUSTER; cluster += cluster < 8 ? 1 : 2)
+        for (int n = 2; n * cluster <= grains && n * c.units <= room &&
+                        n * cluster * c.units <= 2 * s->part->sms;
+             n++)
+            offer_levels(s, c, n, cluster);
+}
+
+static void offer_auto(struct search *s, struct candidate c, const struct family *f) {
+    const bool has_cluster = f->has_cluster;
     const int64_t grains = ceil_div(expected_tokens(s->p), GQA_GRAIN);
     const int64_t room = auto_slots(s->part);
     const int sum = s->p->reduction == GQA_REDUCE_ATOMIC ? GQA_FINISH_ATOMIC : GQA_FINISH_CLUSTER;
@@ -357,6 +390,8 @@ static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
         if (n <= grains || i == 0)
             offer_splits(s, c, n, sum);
     }
+    if (f->has_levels && sum == GQA_FINISH_CLUSTER)
+        offer_all_levels(s, c, grains);
     const bool only_kernel = s->p->reduction == GQA_REDUCE_KERNEL; /* shares can do all */
     for (int64_t n = 2; !only_kernel && n <= room / c.units && n <= grains; n++)
         offer_splits(s, c, (int)n, GQA_FINISH_PARTIAL);
@@ -369,7 +404,7 @@ static void offer_auto(struct search *s, struct candidate c, bool has_cluster) {
 static void offer_row(struct search *s, int index) {
     const struct kernel_row *row = &kernel_rows[index];
     const struct gqa_problem *p = s->p;
-    const bool has_cluster = families[row->arch].has_cluster;
+    const struct family *f = &families[row->arch];
     struct candidate c = {.row = index};
     c.row_tiles = (int)ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
     c.units = p->batch * p->kv_heads * c.row_tiles;
@@ -382,9 +417,9 @@ static void offer_row(struct search *s, int index) {
     if (p->split_mode == GQA_SPLIT_INVARIANT)
         offer_tokens(s, c);
     else if (p->split_mode == GQA_SPLIT_FIXED)
-        offer_fixed(s, c, has_cluster);
+        offer_fixed(s, c, f);
     else
-        offer_auto(s, c, has_cluster);
+        offer_auto(s, c, f);
 }
 
 /* Of one family, the rows to try: narrowest head, and the smallest tile that holds all query rows,
@@ -472,7 +507,8 @@ static enum gqa_reduction reduction_of(int finish) {
     static const enum gqa_reduction of[] = {[GQA_FINISH_OUTPUT] = GQA_REDUCE_NONE,
                                             [GQA_FINISH_PARTIAL] = GQA_REDUCE_KERNEL,
                                             [GQA_FINISH_ATOMIC] = GQA_REDUCE_ATOMIC,
-                                            [GQA_FINISH_CLUSTER] = GQA_REDUCE_CLUSTER};
+                                            [GQA_FINISH_CLUSTER] = GQA_REDUCE_CLUSTER,
+                                            [GQA_FINISH_CLUSTER_PARTIAL] = GQA_REDUCE_CLUSTER};
     return of[finish];
 }
 
@@ -499,14 +535,15 @@ static size_t partial_rows(const struct search *s, const struct candidate *c) {
     const struct gqa_problem *p = s->p;
     const bool is_auto = p->split_mode == GQA_SPLIT_AUTO;
     const bool is_invariant = p->split_mode == GQA_SPLIT_INVARIANT; /* merged by a kernel always */
-    if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction >= GQA_REDUCE_ATOMIC))
+    if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction == GQA_REDUCE_ATOMIC))
         return 0;
     const size_t shared = is_auto ? (size_t)auto_slots(s->part) * largest_tile() : 0;
-    if (c->splits == 1 || (is_auto && c->schedule != GQA_SCHED_TOKENS))
+    const int merged = p->reduction == GQA_REDUCE_CLUSTER ? merged_parts(c) : c->splits;
+    if (merged == 1 || (is_auto && c->schedule != GQA_SCHED_TOKENS))
         return shared;
     const size_t heads = (size_t)(p->batch ? p->batch * p->kv_heads : 1);
     const size_t split =
-        heads * largest_tiling((int64_t)problem_group(p) * p->q_tokens) * (size_t)c->splits;
+        heads * largest_tiling((int64_t)problem_group(p) * p->q_tokens) * (size_t)merged;
     return split > shared ? split : shared;
 }
 
@@ -522,7 +559,7 @@ static size_t workspace(const struct search *s, const struct candidate *c, gqa_p
 
 static int combine_ways(const struct candidate *c) {
     const int64_t most =
-        c->schedule == GQA_SCHED_SHARES ? c->ctas / (c->units ? c->units : 1) + 2 : c->splits;
+        c->schedule == GQA_SCHED_SHARES ? c->ctas / (c->units ? c->units : 1) + 2 : merged_parts(c);
     return most > 16 ? 8 : most > 8 ? 4 : most > 4 ? 2 : 1;
 }
 

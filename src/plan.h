@@ -17,7 +17,7 @@ struct plan_part {
 enum plan_number {
     PLAN_SCHEDULE, /* enum gqa_schedule */
     PLAN_FINISH,   /* enum gqa_finish */
-    PLAN_CTAS,     /* the grid; for clusters a multiple of `splits` */
+    PLAN_CTAS,     /* the grid; a multiple of the cluster */
     PLAN_CLUSTER,  /* CTAs of a cluster, 1: none */
     PLAN_SPLIT_GRAINS,
     PLAN_ROW_TILES,

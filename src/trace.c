@@ -43,6 +43,7 @@ struct blocks {
 /* Both clocks of an SM: time = (clock + offset) / ghz. The timer moves in steps, so a reading of it
  * is early by less than a step: the latest offset over an SM's readings is the best. */
 struct axis {
+    uint64_t base; /* ns: times are of today, too large for a double's nanoseconds */
     double ghz;
     double *offset; /* [sms] */
     uint32_t sms;
@@ -91,8 +92,8 @@ static void axis_offsets(const struct blocks *all, struct axis *x) {
         x->offset[i] = -1e300;
     for (uint32_t i = 0; i < all->n; i++) {
         const struct trace_block *b = all->all[i];
-        const double begin = (double)b->time * x->ghz - (double)b->clock;
-        const double end = (double)b->end_time * x->ghz - (double)b->end_clock;
+        const double begin = (double)(b->time - x->base) * x->ghz - (double)b->clock;
+        const double end = (double)(b->end_time - x->base) * x->ghz - (double)b->end_clock;
         double *most = &x->offset[b->sm];
         *most = begin > *most ? begin : *most;
         *most = end > *most ? end : *most;
@@ -103,8 +104,10 @@ static gqa_status axis_make(const struct blocks *all, struct axis *x, double *gh
                             struct gqa_error *err) {
     double clocks = 0, times = 0, first = 1e300;
     x->sms = 1;
+    x->base = all->n ? all->all[0]->time : 0;
     for (uint32_t i = 0; i < all->n; i++) {
         const struct trace_block *b = all->all[i];
+        x->base = b->time < x->base ? b->time : x->base;
         clocks += (double)(b->end_clock - b->clock);
         times += (double)(b->end_time - b->time);
         x->sms = b->sm >= x->sms ? b->sm + 1 : x->sms;

@@ -39,6 +39,7 @@ static const struct variant {
     {"cluster 2", GQA_SPLIT_FIXED, 2, 0, GQA_REDUCE_CLUSTER},
     {"cluster 5", GQA_SPLIT_FIXED, 5, 0, GQA_REDUCE_CLUSTER},
     {"cluster 16", GQA_SPLIT_FIXED, 16, 0, GQA_REDUCE_CLUSTER},
+    {"two clusters of 10", GQA_SPLIT_FIXED, 20, 0, GQA_REDUCE_CLUSTER},
     {"atomic 4", GQA_SPLIT_FIXED, 4, 0, GQA_REDUCE_ATOMIC},
 };
 

@@ -30,6 +30,7 @@ enum gqa_finish {
     GQA_FINISH_PARTIAL,    /* write a partial; gqa_combine merges (whole units are still output) */
     GQA_FINISH_ATOMIC,     /* agree on max and sum in the cluster, add into a zeroed output */
     GQA_FINISH_CLUSTER,    /* exchange partials in the cluster, each CTA writes a slice */
+    GQA_FINISH_CLUSTER_PARTIAL, /* the same, but the slice is of a partial; gqa_combine merges */
 };
 
 /* Numbers of gqa_type, for kernels (they may not include gqa.h). */
@@ -93,7 +94,8 @@ struct gqa_args {
     /* Partials: slot s, row r of the tile: part_o[(s * part_rows + r) * part_dim + d], not
      * normalised, relative to part_ml[(s * part_rows + r) * 2] (max, in log2 units); [.. + 1] is
      * the sum. Slot: SPLITS and TOKENS unit * splits + part; SHARES 2 * cta, + 1 if the part
-     * holds the unit's first grain. Parts with no visible token write nothing. */
+     * holds the unit's first grain. Parts with no visible token write nothing. From clusters: unit
+     * * splits / cluster + cluster; all write. */
     float *part_o, *part_ml;
     int32_t part_rows, part_dim;
     float part_v_factor;  /* what the kernel's partials leave out of V's scale */
@@ -112,6 +114,7 @@ struct gqa_args {
     int32_t causal;
     int32_t window_left; /* -1: none; at most INT32_MAX */
     int32_t q_type, o_type;
+    int32_t q_vectors, o_vectors; /* rows are aligned to 16 bytes; to four elements */
     int32_t k_scales, v_scales;
     int32_t lse_base_2;
 
@@ -121,11 +124,13 @@ struct gqa_args {
 
     int32_t schedule; /* enum gqa_schedule */
     int32_t finish;   /* enum gqa_finish */
-    int32_t splits;   /* parts per unit (TOKENS: at most); cluster size for the cluster finishes */
+    int32_t splits;   /* parts per unit (TOKENS: at most) */
+    int32_t cluster;  /* CTAs of a cluster: splits, but for CLUSTER_PARTIAL a divisor of it; or 1 */
     int32_t split_grains;
     int32_t ctas; /* SHARES: the grid */
 
-    struct gqa_divisor by_splits, by_row_tiles, by_sequence; /* by_sequence: kv_heads * row_tiles */
+    struct gqa_divisor by_splits, by_cluster, by_row_tiles;
+    struct gqa_divisor by_sequence; /* kv_heads * row_tiles */
     struct gqa_divisor by_group, by_page;
 
     /* Kernels that record: struct trace_block[trace_blocks], zeroed; 0: none. */

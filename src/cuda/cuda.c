@@ -378,6 +378,13 @@ static void fill_tensors(struct gqa_args *a, const struct gqa_problem *p,
     a->trace_blocks = (int32_t)trace_decode_blocks(trace_blocks(t));
 }
 
+static bool rows_aligned(const void *base, const struct gqa_strides *s, enum gqa_type type,
+                         size_t align) {
+    const size_t bytes = gqa_type_bytes(type);
+    return (uintptr_t)base % align == 0 && (size_t)s->batch * bytes % align == 0 &&
+           (size_t)s->token * bytes % align == 0 && (size_t)s->head * bytes % align == 0;
+}
+
 static void fill_problem(struct gqa_args *a, const struct gqa_problem *p) {
     a->q_stride = arg_strides(&p->q);
     a->k_stride = arg_strides(&p->k);
@@ -398,6 +405,8 @@ static void fill_problem(struct gqa_args *a, const struct gqa_problem *p) {
     a->window_left = p->window_left > INT32_MAX / 2 ? -1 : (int32_t)p->window_left;
     a->q_type = (int32_t)p->q_type;
     a->o_type = (int32_t)p->o_type;
+    a->q_vectors = rows_aligned(a->q, &p->q, p->q_type, 16);
+    a->o_vectors = rows_aligned(a->o, &p->o, p->o_type, 4 * gqa_type_bytes(p->o_type));
     a->k_scales = (int32_t)p->k_scales;
     a->v_scales = (int32_t)p->v_scales;
     a->lse_base_2 = p->lse_base == GQA_BASE_2;
@@ -416,7 +425,9 @@ static void fill_schedule(struct gqa_args *a, const gqa_plan *plan, void *worksp
     a->splits = plan->choice.splits;
     a->split_grains = (int32_t)n[PLAN_SPLIT_GRAINS];
     a->ctas = (int32_t)n[PLAN_CTAS];
+    a->cluster = (int32_t)n[PLAN_CLUSTER];
     a->by_splits = gqa_divisor_of((uint32_t)a->splits);
+    a->by_cluster = gqa_divisor_of((uint32_t)a->cluster);
     a->by_row_tiles = gqa_divisor_of((uint32_t)a->row_tiles);
     a->by_sequence = gqa_divisor_of((uint32_t)(a->kv_heads * a->row_tiles));
     a->by_group = gqa_divisor_of((uint32_t)a->group);
@@ -551,7 +562,9 @@ static gqa_status launch_decode(struct cuda_device *d, const gqa_plan *plan, str
         status = launch_zero(d, plan, a, stream, err);
     if (!status)
         status = launch(d, &x, stream, row->name, err);
-    if (!status && a->finish == GQA_FINISH_PARTIAL && !shares_are_whole(a))
+    const bool has_partials =
+        a->finish == GQA_FINISH_PARTIAL || a->finish == GQA_FINISH_CLUSTER_PARTIAL;
+    if (!status && has_partials && !shares_are_whole(a))
         status = launch_combine(d, plan, a, stream, err);
     return status;
 }

@@ -12,7 +12,7 @@
  *
  * Signal map: one __syncthreads after the warps' stores, one before the store area is reused. */
 #define GQA_WARPS        GQA_WARPS_sm80(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
-#define GQA_V_NEIGHBOURS 0
+#define GQA_TOKEN_STRIDE 4
 #define GQA_SPLIT_SCORES 0
 
 #include "args.h"
@@ -33,17 +33,21 @@ DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *
     const int team = warp / SLICES, slice = warp % SLICES;
     struct softmax x;
     softmax_init(&x);
+    const struct place to = place_of(a, u);
     struct q_frag q;
     const struct q_rows rows = q_rows_of(a, u, lane);
-    q_prepare(a, &rows, smem->q, &q, warp, lane);
-    if (Q_IN_SMEM)
+    if (Q_IN_SMEM) {
+        q_prepare(a, &rows, smem->q, warp, WARPS, lane);
         __syncthreads();
+    } else {
+        q = q_load(a, &rows, 0, lane);
+    }
     if (p->begin < p->end)
         attend_registers(a, u, p, &q, smem->q, &x, team, TEAMS, slice, lane);
-    softmax_store(&x, smem_addr(&smem->merge.o[team][0][slice * SLICE_DIM]), PITCH,
+    softmax_store(&x, smem_addr(smem->merge.o[team]), HEAD_DIM, slice * SLICE_DIM,
                   smem_addr(smem->merge.ml[team]), lane);
     __syncthreads();
-    finish_cta(a, u, p, &smem->merge, threadIdx.x, THREADS);
+    finish_cta(a, u, p, &to, &smem->merge, TEAMS, threadIdx.x, THREADS);
 }
 
 DEV void attend_share(const struct gqa_args *a, struct smem *smem) {

@@ -1,26 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hopper, long KV: one persistent CTA per SM, a ring of bulk copies, warp specialisation.
+ * Hopper, long KV: one persistent CTA per SM, rings of bulk copies, warp specialisation.
  *
- *   load warp --cp.async.bulk--> ring of K and V tiles --LDS.128--> attend warps --mma.sync--> O^T
+ *   load warp K --cp.async.bulk--> ring of K tiles --LDS.128--> attend warps --mma.sync--> O^T
+ *   load warp V --cp.async.bulk--> ring of V tiles --LDS.128--'
  *
- * The load warp runs ahead through all parts of the CTA's share, so the copy engine never waits
+ * Loading warps run ahead through all parts of the CTA's share, so the copy engine never waits
  * for a merge. Tiles are copied as they lie in memory, by runs: a whole tile where tokens are
  * adjacent, else one run per page, else one per token; rows keep their pitch and no tensor map is
  * needed (linear copies stream 9 to 12 % faster than boxes here). Groups of attend warps take tiles
- * in turn, so that one computes while another waits; the warps of a group take 16 tokens each and
- * keep their own softmax state. All meet once per part.
+ * in turn, so that one computes while another waits; the warps of a group take 16 tokens each, four
+ * from each quarter of the tile, and keep their own softmax state. All meet once per part.
+ *
+ * Rows lie a multiple of 128 bytes apart, so tokens differ in no bank; eight lanes that load V want
+ * four tokens and two neighbour chunks of 16 bytes. V's quarters are therefore copied 32 bytes
+ * further apart than they lie in memory, and lane t takes its tokens from quarter t: no conflicts.
  *
  * Ceiling: 2 * head_dim * KV_BYTES bytes per token and KV head, once per row tile; 132 SMs stream
- * 4.6 TB/s (35 GB/s each, 20 bytes per clock). STAGES slots of about 16 KB cover the latency.
+ * 4.6 TB/s (35 GB/s each), one alone 72 GB/s: 64 CTAs keep memory busy if they keep up with that,
+ * 32 KB in 0.45 us. Each slot of about 16 KB; all of them together cover the latency.
  *
  * Signal map (arrivals per phase)
- *   load --kv.full (1 + tx bytes)--> attend    the slot holds the part's rows of a K or V tile
- *   load <--kv.empty (GROUP_WARPS)-- attend    every warp of the tile's group has read the slot
- *   BAR_INIT (THREADS)                         load warp -> attend warps: mbarriers are ready
- *   BAR_ATTEND (ATTEND_THREADS)                warps' results are stored; or have been read
- *   barrier.cluster                            0: all CTAs have started; 1: all have pushed */
+ *   load --k.full, v.full (1 + tx bytes)--> attend    the slot holds the part's rows of a tile
+ *   load <--k.empty, v.empty (GROUP_WARPS)-- attend   every warp of the tile's group has read it
+ *   BAR_INIT (THREADS)                                mbarriers are ready
+ *   BAR_ATTEND (ATTEND_THREADS)     Q is in shared memory, or warps' results are; or have been read
+ *   barrier.cluster                                   all CTAs have started
+ *   CTAs --inbox.full (1 + tx bytes)--> CTA           finish_sm90.cuh */
 #define GQA_WARPS        GQA_ATTEND_WARPS_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
-#define GQA_V_NEIGHBOURS 1
+#define GQA_TOKEN_STRIDE (GQA_TILE_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP) / 4)
 #define GQA_SPLIT_SCORES 1
 
 #include "args.h"
@@ -29,15 +36,22 @@
 #include "pipe.cuh"
 #include "trace.cuh"
 
+#include <stddef.h>
+
 enum {
     ATTEND_WARPS = GQA_WARPS,
     ATTEND_THREADS = 32 * ATTEND_WARPS,
-    LOAD_WARP = ATTEND_WARPS,
-    THREADS = ATTEND_THREADS + 32,
+    LOAD_K_WARP = ATTEND_WARPS,
+    LOAD_V_WARP,
+    THREADS = ATTEND_THREADS + 2 * 32,
     TILE = GQA_TILE_sm90(KV_BYTES, HEAD_DIM, ROWS), /* tokens */
-    TILE_BYTES = TILE * HEAD_DIM * KV_BYTES,
-    STAGES = GQA_STAGES_sm90(KV_BYTES, HEAD_DIM, ROWS),
-    GROUPS = GQA_GROUPS_sm90(KV_BYTES, HEAD_DIM, ROWS), /* attend to tiles in turn */
+    QUARTER = TILE / 4,
+    V_PIECES = XP_PIECES,
+    SHIFT = 128 / V_PIECES, /* bytes between them */
+    SLOT_BYTES = GQA_SLOT_sm90(KV_BYTES, HEAD_DIM, ROWS),
+    ROW_BYTES = HEAD_DIM * KV_BYTES,                       /* of heads as wide as the kernel's */
+    DEPTH = GQA_STAGES_sm90(KV_BYTES, HEAD_DIM, ROWS) / 2, /* slots for K, and for V */
+    GROUPS = GQA_GROUPS_sm90(KV_BYTES, HEAD_DIM, ROWS),    /* attend to tiles in turn */
     GROUP_WARPS = ATTEND_WARPS / GROUPS,
     GROUP_TEAMS = TEAMS / GROUPS,
     SUBS = TILE / (STEP * GROUP_TEAMS), /* steps of a warp per tile */
@@ -47,17 +61,17 @@ enum {
     BAR_TEAM = 3, /* + team */
 };
 
-static_assert(STAGES % (2 * GROUPS) == 0 && STAGES > 0, "a slot belongs to one group");
+static_assert(DEPTH % GROUPS == 0 && DEPTH > 0, "a slot belongs to one group");
 static_assert(SLICES == 1 || (SLICES == 2 && SUBS == 1 && GROUPS == 1), "see add_partner");
 static_assert(SUBS >= 1 && TILE % (STEP * GROUP_TEAMS) == 0, "teams share a tile evenly");
 
 struct smem {
-    alignas(128) unsigned char kv[STAGES][TILE_BYTES];
+    alignas(128) unsigned char k[DEPTH][SLOT_BYTES], v[DEPTH][SLOT_BYTES];
     struct merge_smem merge;
     struct inbox inbox;
-    float half[2][SLICES > 1 ? TEAMS : 0][SLICES][M_TILES][2][32][4]; /* see add_partner */
+    alignas(16) float half[2][SLICES > 1 ? TEAMS : 0][SLICES][BLOCKS][32][4]; /* see add_partner */
     struct q_smem q[Q_IN_SMEM]; /* written and read by attend warps between BAR_ATTENDs */
-    alignas(8) uint64_t full[STAGES], empty[STAGES];
+    alignas(8) uint64_t k_full[DEPTH], k_empty[DEPTH], v_full[DEPTH], v_empty[DEPTH];
 };
 
 struct cta {
@@ -101,11 +115,12 @@ DEV int walk_next(const struct gqa_args *a, struct walk *w, struct unit *u, stru
 
 /* --- Load --- */
 
-/* Where rows of K or of V come from. */
+/* Where rows of K or of V come from, and how they lie in a slot: `pieces` of a tile, 1 or a power
+ * of two, SHIFT bytes between them. */
 struct source {
     const char *base; /* of the KV head in the cache entry, or in page 0 */
     int64_t page_bytes, token_bytes;
-    int row_bytes;
+    int row_bytes, pieces;
 };
 
 /* A tile's rows in runs that are adjacent in memory, dealt to the lanes: RUNS each at most. */
@@ -119,8 +134,9 @@ struct runs {
 };
 
 DEV struct source source_of(const struct gqa_args *a, const struct unit *u, const void *base,
-                            const struct gqa_arg_strides *s, int dim) {
+                            const struct gqa_arg_strides *s, int dim, int pieces) {
     struct source x;
+    x.pieces = pieces;
     x.page_bytes = s->batch * KV_BYTES;
     x.token_bytes = s->token * KV_BYTES;
     x.row_bytes = dim * KV_BYTES;
@@ -153,77 +169,109 @@ DEV void pages_fetch(const struct runs *x, int begin, int end, int32_t page[RUNS
 #pragma unroll
     for (int j = 0; j < RUNS; j++) {
         const int from = max_int(begin, (first + 32 * j) * x->tokens);
-        page[j] = x->pages && from < end ? x->pages[divide(from, x->by_page)] : 0;
+        page[j] = from < end ? x->pages[divide(from, x->by_page)] : 0;
     }
 }
 
-/* Tokens [begin, end) into a slot, token `tile` at its start. All 32 lanes share the runs. */
-DEV void copy_rows(const struct source *s, const struct runs *x, const int32_t page[RUNS], int tile,
-                   int begin, int end, uint32_t slot, uint32_t full, int lane) {
-    if (!x->tokens) {
+/* A part whose tokens are all adjacent. All 32 lanes: each copies one piece of a tile, so that
+ * addresses are worked out side by side; issuing is one lane after the other in any case. */
+DEV void load_adjacent(const struct cta *c, const struct source *s, const struct part *p,
+                       struct pipe *ring, uint32_t slots, int range, int lane) {
+    const int size = TILE / s->pieces;
+    const uint32_t to = slots + lane * (size * s->row_bytes + SHIFT);
+    int tile = p->begin / STEP * STEP;
+    const char *from = s->base + (tile + lane * size) * s->token_bytes;
+    for (; tile < p->end; tile += TILE) {
+        const int begin = max_int(tile, p->begin), end = min_int(tile + TILE, p->end);
+        const int first = max_int(0, begin - tile - lane * size);
+        const int last = min_int(size, end - tile - lane * size);
+        trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
+        trace_enter(c->trace, TRACE_wait_slot);
+        pipe_acquire(ring);
+        trace_enter(c->trace, range);
         if (lane == 0)
-            cp_async_bulk_g2s(slot + (begin - tile) * s->row_bytes,
-                              s->base + begin * s->token_bytes, (end - begin) * s->row_bytes, full);
-        return;
+            mbarrier_arrive_expect_tx(pipe_full(ring), (end - begin) * s->row_bytes);
+        __syncwarp();
+        if (lane < s->pieces && first < last)
+            cp_async_bulk_g2s(to + ring->slot * SLOT_BYTES + first * s->row_bytes,
+                              from + first * s->row_bytes, (last - first) * s->row_bytes,
+                              pipe_full(ring));
+        from += TILE * s->row_bytes;
+        pipe_next(ring);
     }
-    const int first = divide(begin, x->by_run) + lane;
-#pragma unroll
-    for (int j = 0; j < RUNS; j++) {
-        const int at = (first + 32 * j) * x->tokens;
-        const int from = max_int(begin, at), to = min_int(end, at + x->tokens);
-        if (from >= to)
-            continue;
-        const int in_page = x->pages ? from - divide(from, x->by_page) * x->page_size : from;
-        cp_async_bulk_g2s(slot + (from - tile) * s->row_bytes,
-                          s->base + page[j] * s->page_bytes + in_page * s->token_bytes,
-                          (to - from) * s->row_bytes, full);
-    }
-}
-
-/* One K or V tile, tokens [begin, end). Earlier kernels may still run until the first copy. */
-DEV void load_tile(const struct cta *c, const struct source *s, const struct runs *x,
-                   const int32_t page[RUNS], const struct pipe *kv, int tile, int begin, int end,
-                   bool is_k, int lane) {
-    trace_enter(c->trace, TRACE_wait_slot);
-    pipe_acquire(kv);
-    trace_enter(c->trace, is_k ? TRACE_load_K : TRACE_load_V);
-    if (lane == 0)
-        mbarrier_arrive_expect_tx(pipe_full(kv), (end - begin) * s->row_bytes);
-    __syncwarp();
-    if (tile <= begin) {
-        trace_enter(c->trace, TRACE_griddepcontrol_wait);
-        pdl_wait();
-        trace_enter(c->trace, is_k ? TRACE_load_K : TRACE_load_V);
-    }
-    copy_rows(s, x, page, tile, begin, end, smem_addr(c->smem->kv[kv->slot]), pipe_full(kv), lane);
     trace_enter(c->trace, TRACE_other);
 }
 
-/* Role: one warp streams the tiles of every part into the ring, K before V. */
-DEV void load(const struct cta *c, struct pipe kv, int lane) {
+/* Tokens [begin, end) into a slot, token `tile` at its start. All 32 lanes share the runs. */
+DEV void copy_runs(const struct source *s, const struct runs *x, const int32_t page[RUNS], int tile,
+                   int begin, int end, uint32_t slot, uint32_t full, int lane) {
+    const int first = divide(begin, x->by_run) + lane, size = TILE / s->pieces;
+#pragma unroll
+    for (int j = 0; j < RUNS; j++) {
+        const int at = (first + 32 * j) * x->tokens, end_of_run = min_int(end, at + x->tokens);
+        int from = max_int(begin, at);
+        if (from >= end_of_run)
+            continue;
+        const int in_page = x->pages ? from - divide(from, x->by_page) * x->page_size : from;
+        const char *run = s->base + page[j] * s->page_bytes + in_page * s->token_bytes;
+        while (from < end_of_run) {
+            const int piece = (from - tile) / size, bytes_per = s->row_bytes;
+            const int to = min_int(end_of_run, tile + (piece + 1) * size);
+            cp_async_bulk_g2s(slot + (from - tile) * bytes_per + piece * SHIFT, run,
+                              (to - from) * bytes_per, full);
+            run += (to - from) * bytes_per;
+            from = to;
+        }
+    }
+}
+
+/* A part that lies in runs. All 32 lanes. */
+DEV void load_runs(const struct cta *c, const struct source *s, const struct runs *runs,
+                   const struct part *p, struct pipe *ring, uint32_t slots, int range, int lane) {
+    int32_t page[RUNS] = {0}, next[RUNS] = {0};
+    int tile = p->begin / STEP * STEP;
+    if (runs->pages)
+        pages_fetch(runs, p->begin, min_int(tile + TILE, p->end), page, lane);
+    for (; tile < p->end; tile += TILE) {
+        const int begin = max_int(tile, p->begin), end = min_int(tile + TILE, p->end);
+        if (runs->pages)
+            pages_fetch(runs, end, min_int(end + TILE, p->end), next, lane);
+        trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
+        trace_enter(c->trace, TRACE_wait_slot);
+        pipe_acquire(ring);
+        trace_enter(c->trace, range);
+        if (lane == 0)
+            mbarrier_arrive_expect_tx(pipe_full(ring), (end - begin) * s->row_bytes);
+        __syncwarp();
+        copy_runs(s, runs, page, tile, begin, end, slots + ring->slot * SLOT_BYTES, pipe_full(ring),
+                  lane);
+        trace_enter(c->trace, TRACE_other);
+        pipe_next(ring);
+#pragma unroll
+        for (int j = 0; j < RUNS; j++)
+            page[j] = next[j];
+    }
+}
+
+/* Role: one warp streams the K tiles of every part into their ring, another one the V tiles. */
+DEV void load(const struct cta *c, struct pipe ring, bool is_k, int lane) {
     const struct gqa_args *a = c->args;
+    const uint32_t slots = smem_addr(is_k ? c->smem->k : c->smem->v);
+    const int range = is_k ? TRACE_load_K : TRACE_load_V;
     struct walk walk = walk_begin(a);
     struct unit u;
     struct part p;
     while (walk_next(a, &walk, &u, &p)) {
-        const struct source k = source_of(a, &u, a->k, &a->k_stride, a->head_dim);
-        const struct source v = source_of(a, &u, a->v, &a->v_stride, a->head_dim_v);
+        const struct source source =
+            source_of(a, &u, is_k ? a->k : a->v, is_k ? &a->k_stride : &a->v_stride,
+                      is_k ? a->head_dim : a->head_dim_v, is_k ? 1 : V_PIECES);
         const struct runs runs = runs_of(a, &u);
-        int32_t page[RUNS], next[RUNS];
-        int tile = p.begin / STEP * STEP;
-        pages_fetch(&runs, p.begin, min_int(tile + TILE, p.end), page, lane);
-        for (; tile < p.end; tile += TILE) {
-            const int begin = max_int(tile, p.begin), end = min_int(tile + TILE, p.end);
-            pages_fetch(&runs, end, min_int(end + TILE, p.end), next, lane);
-            trace_tile(c->trace, (tile - p.begin / STEP * STEP) / TILE);
-            load_tile(c, &k, &runs, page, &kv, tile, begin, end, true, lane);
-            pipe_next(&kv);
-            load_tile(c, &v, &runs, page, &kv, tile, begin, end, false, lane);
-            pipe_next(&kv);
-#pragma unroll
-            for (int j = 0; j < RUNS; j++)
-                page[j] = next[j];
-        }
+        trace_enter(c->trace, TRACE_griddepcontrol_wait);
+        pdl_wait();
+        if (runs.tokens)
+            load_runs(c, &source, &runs, &p, &ring, slots, range, lane);
+        else
+            load_adjacent(c, &source, &p, &ring, slots, range, lane);
     }
 }
 
@@ -237,6 +285,7 @@ struct view {
     int full_begin, full_end; /* no masks inside */
     int k_bytes, v_bytes;     /* a row's */
     int k_dim, v_dim;
+    bool wide; /* heads are as wide as the kernel's */
 };
 
 DEV struct view view_of(const struct gqa_args *a, const struct unit *u, const struct part *p,
@@ -251,6 +300,7 @@ DEV struct view view_of(const struct gqa_args *a, const struct unit *u, const st
     v.v_dim = a->head_dim_v;
     v.k_bytes = a->head_dim * KV_BYTES;
     v.v_bytes = a->head_dim_v * KV_BYTES;
+    v.wide = v.k_dim == HEAD_DIM && v.v_dim == HEAD_DIM;
     return v;
 }
 
@@ -259,157 +309,167 @@ DEV int slot_row(const struct view *w, int tile, int token) {
     return max_int(w->begin, min_int(token, w->end - 1)) - tile;
 }
 
-DEV void k_read(const struct view *w, uint32_t slot, int tile, int token, int block,
+DEV struct u32x4 lane_read(uint32_t at, int bytes) {
+    return bytes == 16 ? ld_shared_v4(at) : ld_shared_v2(at);
+}
+
+/* K of the step whose first token is `token`. `plain`: all rows are in the slot and as wide as the
+ * kernel's, so that addresses differ by constants. */
+DEV void k_read(const struct view *w, uint32_t slot, int tile, int token, int block, bool plain,
                 struct k_frag *k, int lane) {
+    const int first = block * SLICE_DIM + k_column(0, lane);
+    const uint32_t base = slot + (token - tile + k_token(0, lane)) * ROW_BYTES + first * KV_BYTES;
 #pragma unroll
-    for (int n = 0; n < 2; n++) {
-        const uint32_t row = slot + slot_row(w, tile, token + lane / 4 + 8 * n) * w->k_bytes;
+    for (int n = 0; n < K_TILES; n++) {
+        const int row = plain ? 0 : slot_row(w, tile, token + k_token(n, lane));
 #pragma unroll
         for (int j = 0; j < K_LOADS; j++) {
-            const int d = block * SLICE_DIM + (4 * j + lane % 4) * K_CHUNK;
-            if (d < w->k_dim)
-                k->w[n][j] = ld_shared_v4(row + d * KV_BYTES);
+            const int d = first + j * K_LANES * K_CHUNK;
+            if (plain)
+                k->w[n][j] =
+                    lane_read(base + (k_token(n, 0) * ROW_BYTES) + j * K_LANES * K_CHUNK * KV_BYTES,
+                              K_CHUNK * KV_BYTES);
+            else if (d < w->k_dim)
+                k->w[n][j] = lane_read(slot + row * w->k_bytes + d * KV_BYTES, K_CHUNK * KV_BYTES);
             else
                 k->w[n][j].w[0] = k->w[n][j].w[1] = k->w[n][j].w[2] = k->w[n][j].w[3] = 0;
         }
     }
 }
 
-DEV void swap_words(struct u32x4 *x, struct u32x4 *y, bool swap) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const uint32_t a = x->w[i], b = y->w[i];
-        x->w[i] = swap ? b : a;
-        y->w[i] = swap ? a : b;
-    }
-}
-
-/* Rows lie a multiple of 128 bytes apart, so the four rows of a quad collide in the banks; lanes of
- * odd t read their two chunks in the other order, which halves that. */
-DEV void v_read(const struct view *w, uint32_t slot, int tile, int token, int slice,
+DEV void v_read(const struct view *w, uint32_t slot, int tile, int token, int slice, bool plain,
                 struct v_frag *v, int lane) {
-    const bool swap = V_LOADS == 2 && lane % 2;
+    const int first = slice * SLICE_DIM + v_column(0, lane / 4);
+    const uint32_t base = slot + (token - tile + step_token(0, lane % 4)) * ROW_BYTES +
+                          lane % 4 * V_PIECES / 4 * SHIFT + first * KV_BYTES;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const int at = token + 8 * (j / 2) + 2 * (lane % 4) + j % 2;
-        const uint32_t row = slot + slot_row(w, tile, at) * w->v_bytes;
+        const int row = plain ? 0 : slot_row(w, tile, token + step_token(j, lane % 4));
 #pragma unroll
         for (int c = 0; c < V_LOADS; c++) {
-            const int d = slice * SLICE_DIM + v_column(swap ? c ^ 1 : c, lane / 4);
-            const uint32_t from = row + d * KV_BYTES;
-            if (d >= w->v_dim)
-                v->w[j][c].w[0] = v->w[j][c].w[1] = v->w[j][c].w[2] = v->w[j][c].w[3] = 0;
+            const int d = first + 8 * c * V_CHUNK;
+            if (plain)
+                v->w[j][c] = lane_read(base + j * ROW_BYTES + 8 * c * V_CHUNK * KV_BYTES,
+                                       V_CHUNK * KV_BYTES);
+            else if (d < w->v_dim)
+                v->w[j][c] = lane_read(slot + row * w->v_bytes + row / (TILE / V_PIECES) * SHIFT +
+                                           d * KV_BYTES,
+                                       V_CHUNK * KV_BYTES);
             else
-                v->w[j][c] = V_CHUNK * KV_BYTES == 16 ? ld_shared_v4(from) : ld_shared_v2(from);
+                v->w[j][c].w[0] = v->w[j][c].w[1] = v->w[j][c].w[2] = v->w[j][c].w[3] = 0;
         }
-        if (V_LOADS == 2)
-            swap_words(&v->w[j][0], &v->w[j][V_LOADS - 1], swap);
     }
-}
-
-DEV bool is_full(const struct view *w, int token) {
-    return token >= w->full_begin && token + STEP <= w->full_end;
 }
 
 /* Heads wider than 128: each warp of a team has scored its own half of the columns; the sum is the
  * same in both. Two buffers in turn: a third write follows a barrier that its readers have passed.
  */
-DEV void add_partner(const struct cta *c, float s[M_TILES][2][4], int turn, int team, int slice,
+DEV void add_partner(const struct cta *c, struct scores *y, int turn, int team, int slice,
                      int lane) {
     struct smem *smem = c->smem;
 #pragma unroll
-    for (int i = 0; i < 2 * M_TILES; i++) {
-        const float *x = s[i / 2][i % 2];
-        *(float4 *)smem->half[turn % 2][team][slice][i / 2][i % 2][lane] =
-            make_float4(x[0], x[1], x[2], x[3]);
-    }
+    for (int i = 0; i < BLOCKS; i++)
+        *(float4 *)smem->half[turn % 2][team][slice][i][lane] =
+            make_float4(y->s[i][0], y->s[i][1], y->s[i][2], y->s[i][3]);
     trace_enter(c->trace, TRACE_wait_partner);
     barrier_sync(BAR_TEAM + team, 64);
     trace_enter(c->trace, TRACE_QK_math);
 #pragma unroll
-    for (int i = 0; i < 2 * M_TILES; i++) {
-        const float4 x = *(const float4 *)smem->half[turn % 2][team][slice ^ 1][i / 2][i % 2][lane];
-        s[i / 2][i % 2][0] += x.x;
-        s[i / 2][i % 2][1] += x.y;
-        s[i / 2][i % 2][2] += x.z;
-        s[i / 2][i % 2][3] += x.w;
+    for (int i = 0; i < BLOCKS; i++) {
+        const float4 x = *(const float4 *)smem->half[turn % 2][team][slice ^ 1][i][lane];
+        y->s[i][0] += x.x;
+        y->s[i][1] += x.y;
+        y->s[i][2] += x.z;
+        y->s[i][3] += x.w;
     }
 }
 
 /* Scores of one step's columns of this slice, as they are. */
-DEV void score_step(const struct cta *c, const struct view *w, struct q_frag *q, uint32_t slot,
-                    int tile, int token, int slice, float s[M_TILES][2][4], int lane) {
+DEV struct scores score_step(const struct view *w, const struct q_frag *q,
+                             const struct q_smem *q_smem, uint32_t slot, int tile, int token,
+                             int slice, bool plain, int lane) {
     struct k_frag k;
-    score_init(s);
-    k_read(w, slot, tile, token, slice, &k, lane);
+    struct products x;
+    products_init(&x);
+    k_read(w, slot, tile, token, slice, plain, &k, lane);
     if (Q_IN_SMEM)
-        score_from_smem(c->smem->q, slice, &k, s, lane);
+        score_from_smem(q_smem, slice, &k, &x, lane);
     else
-        score(q, &k, s);
+        score(q, &k, &x);
+    return scores_of(&x);
 }
 
-/* V's part of all steps of this warp, from the slot where kv stands; kv moves on. */
-DEV void v_take(const struct cta *c, const struct view *w, struct pipe *kv, int tile, int first,
-                int slice, struct v_frag v[SUBS], int lane) {
-    const uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
+/* First token of step `sub` of a team: it takes four tokens of each quarter. */
+DEV int step_first(int tile, int team, int sub) {
+    return tile + 4 * (team + sub * GROUP_TEAMS);
+}
+
+/* The ends of an attend warp. */
+struct pipes {
+    struct pipe k, v;
+};
+
+/* V's part of all steps of this warp. */
+DEV void v_take(const struct cta *c, const struct view *w, struct pipe *ring, int tile, int team,
+                int slice, bool plain, struct v_frag v[SUBS], int lane) {
+    const uint32_t slot = smem_addr(c->smem->v[ring->slot]);
     trace_enter(c->trace, TRACE_wait_V);
-    pipe_wait(kv);
+    pipe_wait(ring);
     trace_enter(c->trace, TRACE_read_V);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++) {
-        const int token = first + sub * GROUP_TEAMS * STEP;
-        v_read(w, slot, tile, token, slice, &v[sub], lane);
-        if (!is_full(w, token))
+        const int token = step_first(tile, team, sub);
+        v_read(w, slot, tile, token, slice, plain, &v[sub], lane);
+        if (!plain)
             zero_unseen(&v[sub], token, w->begin, w->end, lane);
     }
-    pipe_release(kv, lane);
+    pipe_release(ring, lane);
     trace_enter(c->trace, TRACE_other);
-    pipe_next(kv);
 }
 
 /* Scale the scores of all steps of this warp, and mask what is not seen. */
-DEV void see_scores(const struct view *w, float s[SUBS][M_TILES][2][4], int first, int lane) {
+DEV void see_scores(const struct view *w, struct scores s[SUBS], int tile, int team, bool plain,
+                    int lane) {
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++) {
-        const int token = first + sub * GROUP_TEAMS * STEP;
-        scale_scores(s[sub], &w->scale);
-        if (!is_full(w, token))
-            mask_scores(s[sub], &w->seen, token, w->begin, w->end, lane);
+        scale_scores(&s[sub], &w->scale);
+        if (!plain)
+            mask_scores(&s[sub], &w->seen, step_first(tile, team, sub), w->begin, w->end, lane);
     }
 }
 
-/* One tile: kv stands at its K slot, and behind its V slot afterwards. */
-DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q, struct softmax *x,
-                     struct pipe *kv, int tile, int turn, int team, int slice, int lane) {
-    const int first = tile + team * STEP;
-    float s[SUBS][M_TILES][2][4];
+/* One tile, where the rings stand. */
+DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_frag *q,
+                     struct softmax *x, struct pipes *in, int tile, int turn, int team, int slice,
+                     bool plain, int lane) {
+    struct scores s[SUBS];
     uint32_t weights[SUBS][BLOCKS][2];
     struct v_frag v[SUBS];
-    const uint32_t slot = smem_addr(c->smem->kv[kv->slot]);
+    const uint32_t slot = smem_addr(c->smem->k[in->k.slot]);
     trace_enter(c->trace, TRACE_wait_K);
-    pipe_wait(kv);
+    pipe_wait(&in->k);
     trace_enter(c->trace, TRACE_QK_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
-        score_step(c, w, q, slot, tile, first + sub * GROUP_TEAMS * STEP, slice, s[sub], lane);
+        s[sub] = score_step(w, q, c->smem->q, slot, tile, step_first(tile, team, sub), slice, plain,
+                            lane);
     if (SLICES == 1)
-        see_scores(w, s, first, lane);
-    pipe_release(kv, lane);
-    pipe_next(kv);
+        see_scores(w, s, tile, team, plain, lane);
+    pipe_release(&in->k, lane);
     if (SLICES > 1) {
-        add_partner(c, s[0], turn, team, slice, lane);
-        see_scores(w, s, first, lane);
+        add_partner(c, &s[0], turn, team, slice, lane);
+        see_scores(w, s, tile, team, plain, lane);
     }
     if (EARLY_V)
-        v_take(c, w, kv, tile, first, slice, v, lane);
+        v_take(c, w, &in->v, tile, team, slice, plain, v, lane);
     trace_enter(c->trace, TRACE_softmax_local_max);
     softmax_raise(x, s, SUBS, lane);
     trace_enter(c->trace, TRACE_softmax_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
-        softmax_weights(x, s[sub], weights[sub]);
+        softmax_weights(x, &s[sub], weights[sub]);
     if (!EARLY_V)
-        v_take(c, w, kv, tile, first, slice, v, lane);
+        v_take(c, w, &in->v, tile, team, slice, plain, v, lane);
     trace_enter(c->trace, TRACE_PV_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
@@ -419,86 +479,110 @@ DEV void attend_tile(const struct cta *c, const struct view *w, struct q_frag *q
 
 /* The tiles of one part, those of this group: `turn` counts all tiles of the CTA. A warp without a
  * token in the last tile still computes, on masked scores: branches cost more. */
-DEV void attend_tiles(const struct cta *c, const struct view *w, struct q_frag *q,
-                      struct softmax *x, struct pipe *kv, int *turn, int warp, int lane) {
+DEV void attend_tiles(const struct cta *c, const struct view *w, const struct q_frag *q,
+                      struct softmax *x, struct pipes *in, int *turn, int warp, int lane) {
     const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
+    const int team = in_group / SLICES, slice = in_group % SLICES;
     for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE, (*turn)++) {
         if (*turn % GROUPS == group) {
             trace_tile(c->trace, (tile - w->begin / STEP * STEP) / TILE);
-            attend_tile(c, w, q, x, kv, tile, *turn, in_group / SLICES, in_group % SLICES, lane);
-        } else {
-            pipe_next(kv);
-            pipe_next(kv);
+            if (w->wide && tile >= w->full_begin && tile + TILE <= w->full_end)
+                attend_tile(c, w, q, x, in, tile, *turn, team, slice, true, lane);
+            else
+                attend_tile(c, w, q, x, in, tile, *turn, team, slice, false, lane);
         }
+        pipe_next(&in->k);
+        pipe_next(&in->v);
     }
 }
 
-DEV void finish(const struct cta *c, const struct unit *u, const struct part *p) {
+DEV void finish(const struct cta *c, const struct unit *u, const struct part *p,
+                const struct place *to, int teams) {
     const struct gqa_args *a = c->args;
     struct smem *s = c->smem;
     trace_enter(c->trace, a->finish >= GQA_FINISH_ATOMIC               ? TRACE_cluster_merge
                           : a->finish == GQA_FINISH_OUTPUT || p->whole ? TRACE_output_store
                                                                        : TRACE_partial_store);
-    if (a->finish == GQA_FINISH_CLUSTER)
-        finish_cluster(a, u, &s->merge, &s->inbox, threadIdx.x, ATTEND_THREADS);
+    if (a->finish >= GQA_FINISH_CLUSTER)
+        finish_cluster(a, u, to, &s->merge, teams, &s->inbox, c->trace, threadIdx.x,
+                       ATTEND_THREADS);
     else if (a->finish == GQA_FINISH_ATOMIC)
-        finish_atomic(a, u, &s->merge, &s->inbox, threadIdx.x, ATTEND_THREADS);
+        finish_atomic(a, u, to, &s->merge, teams, &s->inbox, threadIdx.x, ATTEND_THREADS);
     else
-        finish_cta(a, u, p, &s->merge, threadIdx.x, ATTEND_THREADS);
+        finish_cta(a, u, p, to, &s->merge, teams, threadIdx.x, ATTEND_THREADS);
+}
+
+/* The part's queries: to registers, or to shared memory with the warps sharing the work. */
+DEV void q_take(const struct cta *c, const struct q_rows *rows, int slice, struct q_frag *q,
+                int warp, int lane) {
+    if (!Q_IN_SMEM) {
+        *q = q_load(c->args, rows, slice, lane);
+        return;
+    }
+    q_prepare(c->args, rows, c->smem->q, warp, ATTEND_WARPS, lane);
+    barrier_sync(BAR_ATTEND, ATTEND_THREADS);
 }
 
 /* Role: the attend warps compute every part and write what came out. */
-DEV void attend(const struct cta *c, struct pipe kv, int warp, int lane) {
+DEV void attend(const struct cta *c, struct pipes in, int warp, int lane) {
     const struct gqa_args *a = c->args;
     const int team = warp / SLICES, slice = warp % SLICES;
     struct walk walk = walk_begin(a);
     struct unit u;
     struct part p;
     int turn = 0;
-    while (walk_next(a, &walk, &u, &p)) {
+    for (int parts = 0; walk_next(a, &walk, &u, &p); parts++) {
         struct softmax x;
         struct q_frag q;
         softmax_init(&x);
         const struct q_rows rows = q_rows_of(a, &u, lane);
+        const struct place to = place_of(a, &u);
         struct view w = view_of(a, &u, &p, lane);
+        if (a->finish >= GQA_FINISH_ATOMIC)
+            cluster_begin(a, &c->smem->inbox, threadIdx.x);
         trace_enter(c->trace, TRACE_griddepcontrol_wait);
         pdl_wait();
         trace_enter(c->trace, TRACE_load_Q);
         w.scale = score_scale_of(a, &u);
-        if (Q_IN_SMEM)
-            q_prepare(a, &rows, c->smem->q, &q, warp, lane);
-        else
-            q = q_load(a, &rows, slice, lane);
-        if (Q_IN_SMEM)
-            barrier_sync(BAR_ATTEND, ATTEND_THREADS);
-        attend_tiles(c, &w, &q, &x, &kv, &turn, warp, lane);
+        q_take(c, &rows, slice, &q, warp, lane);
+        const int first_turn = turn;
+        attend_tiles(c, &w, &q, &x, &in, &turn, warp, lane);
         trace_enter(c->trace, TRACE_merge_store);
-        softmax_store(&x, smem_addr(&c->smem->merge.o[team][0][slice * SLICE_DIM]), PITCH,
-                      smem_addr(c->smem->merge.ml[team]), lane);
+        /* The group that takes this part's first tile comes first. */
+        const int store_team = (team + TEAMS - first_turn % GROUPS * GROUP_TEAMS) % TEAMS;
+        if (parts)
+            barrier_sync(BAR_ATTEND, ATTEND_THREADS); /* the last part's have been read */
+        /* Groups without a tile have nothing to say; of empty parts the first says so. */
+        const int groups = GROUPS == 1 || p.end - w.begin / STEP * STEP > TILE ? GROUPS : 1;
+        if (store_team / GROUP_TEAMS < groups)
+            softmax_store(&x, smem_addr(c->smem->merge.o[store_team]), HEAD_DIM, slice * SLICE_DIM,
+                          smem_addr(c->smem->merge.ml[store_team]), lane);
         trace_enter(c->trace, TRACE_wait_merge);
         barrier_sync(BAR_ATTEND, ATTEND_THREADS);
-        finish(c, &u, &p);
-        trace_enter(c->trace, TRACE_wait_merge);
-        barrier_sync(BAR_ATTEND, ATTEND_THREADS);
+        finish(c, &u, &p, &to, groups * GROUP_TEAMS);
         trace_enter(c->trace, TRACE_other);
     }
 }
 
 /* --- The kernel --- */
 
-/* Parameters are cold in every launch's constant cache; fetch those that the finish will want now,
- * where nothing waits for them. */
+/* Parameters are cold in every launch's constant cache: fetch all lines at once, while nothing
+ * waits for them. */
 DEV void args_touch(const struct gqa_args *a) {
-    asm volatile("" ::"l"(a->o), "l"(a->lse), "l"(a->sinks), "l"(a->v_scale), "l"(a->part_o));
-    asm volatile("" ::"l"(a->o_stride.batch), "l"(a->o_stride.head), "l"(a->lse_stride.head));
-    asm volatile("" ::"r"(a->o_type), "r"(a->lse_base_2), "r"(a->by_group.shift));
+    const int *words = (const int *)a;
+#pragma unroll
+    for (int i = offsetof(struct gqa_args, q) / 4; i < (int)sizeof *a / 4; i += 16)
+        asm volatile("" ::"r"(words[i]));
 }
 
 DEV void init_barriers(struct smem *s) {
-    for (int i = 0; i < STAGES; i++) {
-        mbarrier_init(smem_addr(&s->full[i]), 1);
-        mbarrier_init(smem_addr(&s->empty[i]), GROUP_WARPS);
+    for (int i = 0; i < DEPTH; i++) {
+        mbarrier_init(smem_addr(&s->k_full[i]), 1);
+        mbarrier_init(smem_addr(&s->v_full[i]), 1);
+        mbarrier_init(smem_addr(&s->k_empty[i]), GROUP_WARPS);
+        mbarrier_init(smem_addr(&s->v_empty[i]), GROUP_WARPS);
     }
+    mbarrier_init(smem_addr(&s->inbox.full), 1);
     fence_mbarrier_init();
 }
 
@@ -509,34 +593,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     static_assert(sizeof(struct smem) <= GQA_SMEM_sm90(KV_BYTES, HEAD_DIM, ROWS), "shape.h");
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     struct trace trace =
-        trace_open(&args, TRACE_DECODE, warp == LOAD_WARP ? TRACE_ROLE_load : TRACE_ROLE_attend);
+        trace_open(&args, TRACE_DECODE, warp < ATTEND_WARPS ? TRACE_ROLE_attend : TRACE_ROLE_load);
     const struct cta c = {&args, smem, &trace};
-    const bool in_cluster = args.finish >= GQA_FINISH_ATOMIC;
-    const uint32_t full = smem_addr(smem->full), empty = smem_addr(smem->empty);
+    const uint32_t k_full = smem_addr(smem->k_full), k_empty = smem_addr(smem->k_empty);
+    const uint32_t v_full = smem_addr(smem->v_full), v_empty = smem_addr(smem->v_empty);
 
     trace_enter(&trace, TRACE_producer_trigger);
-    if (in_cluster)
-        barrier_cluster_arrive_relaxed();
     pdl_launch_dependents();
     trace_enter(&trace, TRACE_prologue);
-    if (warp == LOAD_WARP) {
+    if (warp == LOAD_K_WARP) {
         if (lane == 0)
             init_barriers(smem);
         __syncwarp();
-        barrier_arrive(BAR_INIT, THREADS);
-        load(&c, pipe_producer(full, empty, STAGES), lane);
-        trace_enter(&trace, TRACE_wait_exit);
-        if (in_cluster) {
-            barrier_cluster_wait();
-            barrier_cluster_arrive();
-            barrier_cluster_wait();
-        }
-    } else {
+    }
+    if (args.finish >= GQA_FINISH_ATOMIC)
+        barrier_cluster_arrive_relaxed();
+    if (warp < ATTEND_WARPS)
         args_touch(&args);
-        trace_enter(&trace, TRACE_wait_start);
-        barrier_sync(BAR_INIT, THREADS);
-        trace_enter(&trace, TRACE_plan_work);
-        attend(&c, pipe_consumer(full, empty, STAGES), warp, lane);
+    trace_enter(&trace, TRACE_wait_start);
+    barrier_sync(BAR_INIT, THREADS);
+    trace_enter(&trace, TRACE_plan_work);
+    if (warp == LOAD_K_WARP) {
+        load(&c, pipe_producer(k_full, k_empty, DEPTH), true, lane);
+    } else if (warp == LOAD_V_WARP) {
+        load(&c, pipe_producer(v_full, v_empty, DEPTH), false, lane);
+    } else {
+        const struct pipes in = {pipe_consumer(k_full, k_empty, DEPTH),
+                                 pipe_consumer(v_full, v_empty, DEPTH)};
+        attend(&c, in, warp, lane);
     }
     trace_close(&trace);
 }

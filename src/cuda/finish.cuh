@@ -10,11 +10,12 @@
 
 #include "softmax.cuh"
 
-/* +4: rows of a warp's store land in different banks. */
-enum { PITCH = HEAD_DIM + 4, QUADS = HEAD_DIM / 4 };
+enum { QUADS = HEAD_DIM / 4, ITEMS = ROWS * QUADS };
+
+static_assert((TEAMS & (TEAMS - 1)) == 0 && TEAMS <= QUADS, "see merge_teams");
 
 struct merge_smem {
-    float o[TEAMS][ROWS][PITCH];
+    float o[TEAMS][ROWS][HEAD_DIM]; /* quads moved */
     float ml[TEAMS][ROWS][2];
 };
 
@@ -33,21 +34,44 @@ DEV void store_element(int type, void *p, int64_t i, float x) {
         ((uint16_t *)p)[i] = (uint16_t)cvt_rn_f16x2_f32(x, 0);
 }
 
-/* Four neighbours, in one store where the address allows it. */
-DEV void store_quad(int type, void *p, int64_t i, const float x[4]) {
-    const int bytes = type == GQA_ARG_F32 ? 4 : 2;
-    char *at = (char *)p + i * bytes;
-    if ((uintptr_t)at % (4 * bytes)) {
-#pragma unroll
+/* Four neighbours at `at`; `vectors`: in one store. */
+DEV void store_quad(int type, void *at, bool vectors, const float x[4]) {
+    if (!vectors) {
+#pragma unroll 1
         for (int j = 0; j < 4; j++)
-            store_element(type, p, i + j, x[j]);
-    } else if (type == GQA_ARG_F32) {
-        *(float4 *)at = make_float4(x[0], x[1], x[2], x[3]);
+            store_element(type, at, j, j == 0 ? x[0] : j == 1 ? x[1] : j == 2 ? x[2] : x[3]);
     } else if (type == GQA_ARG_BF16) {
         *(uint2 *)at = make_uint2(cvt_rn_bf16x2_f32(x[0], x[1]), cvt_rn_bf16x2_f32(x[2], x[3]));
+    } else if (type == GQA_ARG_F32) {
+        *(float4 *)at = make_float4(x[0], x[1], x[2], x[3]);
     } else {
         *(uint2 *)at = make_uint2(cvt_rn_f16x2_f32(x[0], x[1]), cvt_rn_f16x2_f32(x[2], x[3]));
     }
+}
+
+/* Where the rows of a unit go: its sequence's first row in its KV head's first query head. Worked
+ * out before there is anything to write. */
+struct place {
+    char *o;
+    float *lse;
+};
+
+DEV struct place place_of(const struct gqa_args *a, const struct unit *u) {
+    const int head = u->kv_head * a->group, o_bytes = a->o_type == GQA_ARG_F32 ? 4 : 2;
+    const int sequence = a->cu_seqlens_q ? 0 : u->sequence;
+    const int64_t o =
+        sequence * a->o_stride.batch + u->q_row * a->o_stride.token + head * a->o_stride.head;
+    const int64_t lse =
+        sequence * a->lse_stride.batch + u->q_row * a->lse_stride.token + head * a->lse_stride.head;
+    struct place x = {(char *)a->o + o * o_bytes, a->lse + lse};
+    asm volatile("" : "+l"(x.o), "+l"(x.lse)); /* here, not where it is needed */
+    return x;
+}
+
+/* Offset of row r from there, in elements. */
+DEV int64_t place_offset(const struct gqa_args *a, const struct gqa_arg_strides *s, int r) {
+    const int token = a->q_tokens > 1 ? divide(r, a->by_group) : 0;
+    return token * s->token + (r - token * a->group) * s->head;
 }
 
 DEV float v_scale_of(const struct gqa_args *a, const struct unit *u) {
@@ -74,51 +98,57 @@ DEV void merged_add_sink(const struct gqa_args *a, const struct unit *u, int r, 
 }
 
 /* The row's LSE, if it is wanted; the sink is in m. */
-DEV void lse_write(const struct gqa_args *a, const struct unit *u, int r, const struct merged *m) {
+DEV void lse_write(const struct gqa_args *a, const struct place *to, int r,
+                   const struct merged *m) {
     if (!a->lse)
         return;
     const float log2_sum = m->max + lg2_approx_ftz(m->sum);
-    a->lse[row_offset(a, u, &a->lse_stride, r)] =
+    to->lse[place_offset(a, &a->lse_stride, r)] =
         m->sum != 0 ? (a->lse_base_2 ? log2_sum : log2_sum * LN2) : -INFINITY;
 }
 
 /* Output elements [d, d + 4) of row r of the sequence, and its LSE where d is 0. `v_factor` is
  * V's scale, FP8_FACTOR included. */
-DEV void merged_write(const struct gqa_args *a, const struct unit *u, int r, int d,
-                      struct merged *m, float v_factor) {
+DEV void merged_write(const struct gqa_args *a, const struct unit *u, const struct place *to, int r,
+                      int d, struct merged *m, float v_factor) {
     merged_add_sink(a, u, r, m);
     if (d < a->head_dim_v) {
         const float factor = m->sum != 0 ? v_factor * rcp_approx_ftz(m->sum) : 0.0f;
-        float o[4];
-        for (int j = 0; j < 4; j++)
-            o[j] = m->o[j] * factor;
-        store_quad(a->o_type, a->o, row_offset(a, u, &a->o_stride, r) + d, o);
+        const float o[4] = {m->o[0] * factor, m->o[1] * factor, m->o[2] * factor, m->o[3] * factor};
+        const int64_t at = place_offset(a, &a->o_stride, r) + d;
+        store_quad(a->o_type, to->o + at * (a->o_type == GQA_ARG_F32 ? 4 : 2), a->o_vectors, o);
     }
     if (d == 0)
-        lse_write(a, u, r, m);
+        lse_write(a, to, r, m);
 }
 
-/* Row r, elements 4 quad .. + 3, over the warps of this CTA. */
-DEV struct merged merge_warps(const struct merge_smem *x, int r, int quad) {
-    struct merged m;
-    m.max = NEG_LARGE;
-    m.sum = 0;
-    for (int j = 0; j < 4; j++)
-        m.o[j] = 0;
+/* Row r, elements 4 quad .. + 3, over the first `teams` teams of this CTA, the same number in all
+ * threads. All 32 lanes, TEAMS neighbours of the same row: each works out one team's weight. */
+DEV struct merged merge_teams(const struct merge_smem *x, int teams, int r, int quad) {
+    const int mine = threadIdx.x % TEAMS;
+    const float2 ml = *(const float2 *)x->ml[mine < teams ? mine : 0][r];
+    const bool used = mine < teams && ml.y != 0;
+    struct merged m = {used ? ml.x : NEG_LARGE, 0, {0, 0, 0, 0}};
+    float4 o[TEAMS];
 #pragma unroll
     for (int w = 0; w < TEAMS; w++)
-        m.max = fmaxf(m.max, x->ml[w][r][1] != 0 ? x->ml[w][r][0] : NEG_LARGE);
+        o[w] = w < teams ? *(const float4 *)&x->o[w][r][4 * quad_moved(r, quad)]
+                         : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int step = TEAMS / 2; step; step /= 2)
+        m.max = fmaxf(m.max, __shfl_xor_sync(0xffffffffu, m.max, step));
+    const float weight = used ? ex2_approx_ftz(ml.x - m.max) : -1.0f; /* -1: not to be read */
+    m.sum = used ? weight * ml.y : 0.0f;
+#pragma unroll
+    for (int step = TEAMS / 2; step; step /= 2)
+        m.sum += __shfl_xor_sync(0xffffffffu, m.sum, step);
 #pragma unroll
     for (int w = 0; w < TEAMS; w++) {
-        if (x->ml[w][r][1] != 0) {
-            const float weight = ex2_approx_ftz(x->ml[w][r][0] - m.max);
-            const float4 o = *(const float4 *)&x->o[w][r][4 * quad];
-            m.sum += weight * x->ml[w][r][1];
-            m.o[0] += weight * o.x;
-            m.o[1] += weight * o.y;
-            m.o[2] += weight * o.z;
-            m.o[3] += weight * o.w;
-        }
+        const float f = __shfl_sync(0xffffffffu, weight, w, TEAMS);
+        m.o[0] += f < 0 ? 0.0f : f * o[w].x;
+        m.o[1] += f < 0 ? 0.0f : f * o[w].y;
+        m.o[2] += f < 0 ? 0.0f : f * o[w].z;
+        m.o[3] += f < 0 ? 0.0f : f * o[w].w;
     }
     return m;
 }
@@ -134,17 +164,20 @@ DEV void partial_write(const struct gqa_args *a, int slot, int r, int quad,
             make_float4(m->o[0], m->o[1], m->o[2], m->o[3]);
 }
 
-/* OUTPUT or PARTIAL. `thread` of `threads` share the work; the warps' stores are visible. */
+/* OUTPUT or PARTIAL. `threads` (whole warps) share the work; the warps' stores are visible. */
 DEV void finish_cta(const struct gqa_args *a, const struct unit *u, const struct part *p,
-                    const struct merge_smem *x, int thread, int threads) {
+                    const struct place *to, const struct merge_smem *x, int teams, int thread,
+                    int threads) {
     const int rows = min_int(ROWS, unit_rows(a, u) - u->row_tile * ROWS);
     const int to_output = a->finish == GQA_FINISH_OUTPUT || p->whole;
     const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
-    for (int i = thread; i < rows * QUADS; i += threads) {
+    for (int i = thread; i < ITEMS; i += threads) {
         const int r = i / QUADS, quad = i % QUADS;
-        struct merged m = merge_warps(x, r, quad);
+        struct merged m = merge_teams(x, teams, r, quad);
+        if (r >= rows)
+            continue;
         if (to_output)
-            merged_write(a, u, u->row_tile * ROWS + r, 4 * quad, &m, v_factor);
+            merged_write(a, u, to, u->row_tile * ROWS + r, 4 * quad, &m, v_factor);
         else if (4 * quad < a->part_dim)
             partial_write(a, p->slot, r, quad, &m);
     }

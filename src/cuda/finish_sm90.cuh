@@ -1,113 +1,186 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finishing in a cluster: each CTA of the cluster holds one part of the unit.
  *
- * cluster: elements of the row tile are dealt to the CTAs in slices. A CTA merges its warps and
- *   pushes every element to the inbox of the CTA that owns it; one cluster barrier; each CTA sums
- *   its inbox in ascending order of parts and writes its slice. Deterministic, nothing is zeroed,
- *   nobody reads remote memory, so nobody waits before it exits.
- * atomic: CTAs push only max and sum to everyone, then add their scaled accumulators into the
+ * cluster: elements of the row tile are dealt to the CTAs in slices. A CTA merges its teams and
+ *   sends every element to the inbox of the CTA that owns it; each CTA waits until its inbox is
+ *   full, sums it over the parts in a fixed tree, and writes its slice: of the output, or where a
+ *   unit has several clusters, of the cluster's partial. Deterministic, nothing is zeroed.
+ * atomic: CTAs send only max and sum to everyone, then add their scaled accumulators into the
  *   output, which gqa_zero has zeroed. Order, and so the last bits, vary.
  *
- * The inbox is written only after every CTA of the cluster has started (the first cluster
- * barrier's arrive is the kernel's first act, its wait is here). */
+ * Inboxes are written only after every CTA of the cluster has started (the cluster barrier's arrive
+ * is the kernel's first act, its wait is in cluster_begin). They count bytes on an mbarrier: a
+ * second cluster barrier would cost a fence to GPU scope, some 500 ns. A CTA whose inbox is full
+ * has nothing more to receive, so it may exit. */
 #ifndef GQA_FINISH_SM90_CUH
 #define GQA_FINISH_SM90_CUH
 
 #include "finish.cuh"
 #include "ptx_sm90.cuh"
+#include "trace.cuh"
 
-enum { CLUSTER_MAX = 16, ITEMS = ROWS * QUADS };
+enum { CLUSTER_MAX = 16 };
 
 /* Items (four neighbours of a row) [first(r), first(r + 1)) belong to CTA r. */
 struct deal {
     int cluster, rank;
-    int most;        /* items of a CTA, at most: the inbox's pitch */
+    int pitch;       /* of the inbox: items of a CTA, at most; odd, for the banks' sake */
     int first, last; /* of this CTA: [first, last) */
 };
 
 struct inbox {
-    float o[ITEMS + CLUSTER_MAX][4]; /* [source][item - first] */
+    float o[ITEMS + 2 * CLUSTER_MAX][4]; /* [source][item - first] */
     float ml[CLUSTER_MAX][ROWS][2];
+    alignas(8) uint64_t full; /* one arrival, and what everyone sends */
 };
 
+DEV void inbox_wait(struct inbox *in) {
+    while (!mbarrier_try_wait_parity_cluster(smem_addr(&in->full), 0)) {
+    }
+}
+
 DEV int deal_first(const struct gqa_args *a, int rank) {
-    return divide(rank * ITEMS + a->splits - 1, a->by_splits);
+    return divide(rank * ITEMS + a->cluster - 1, a->by_cluster);
 }
 
 DEV struct deal deal_of(const struct gqa_args *a) {
     struct deal d;
-    d.cluster = a->splits;
+    d.cluster = a->cluster;
     d.rank = (int)cluster_ctarank();
-    d.most = divide(ITEMS + a->splits - 1, a->by_splits);
+    d.pitch = divide(ITEMS + a->cluster - 1, a->by_cluster) | 1;
     d.first = deal_first(a, d.rank);
     d.last = deal_first(a, d.rank + 1);
     return d;
 }
 
-/* Merge this CTA's warps and push every item to its owner, with its row's max and sum. */
-DEV void cluster_push(const struct gqa_args *a, const struct merge_smem *x, struct inbox *in,
-                      const struct deal *d, int t, int threads) {
+/* Merge this CTA's teams and send every item to its owner, with its row's max and sum. */
+DEV void cluster_send(const struct gqa_args *a, const struct merge_smem *x, struct inbox *in,
+                      const struct deal *d, int teams, int t, int threads) {
     for (int i = t; i < ITEMS; i += threads) {
         const int owner = i * d->cluster / ITEMS, mine = i - deal_first(a, owner);
-        const struct merged m = merge_warps(x, i / QUADS, i % QUADS);
-        st_shared_cluster_v4(mapa(smem_addr(in->o[d->rank * d->most + mine]), owner), m.o[0],
-                             m.o[1], m.o[2], m.o[3]);
+        const struct merged m = merge_teams(x, teams, i / QUADS, i % QUADS);
+        const uint32_t full = mapa(smem_addr(&in->full), owner);
+        st_async_v4(mapa(smem_addr(in->o[d->rank * d->pitch + mine]), owner), full, m.o[0], m.o[1],
+                    m.o[2], m.o[3]);
         if (i % QUADS == 0 || mine == 0)
-            st_shared_cluster_v2(mapa(smem_addr(in->ml[d->rank][i / QUADS]), owner), m.max, m.sum);
+            st_async_v2(mapa(smem_addr(in->ml[d->rank][i / QUADS]), owner), full, m.max, m.sum);
     }
 }
 
-/* One item over all sources, four at a time so that their loads overlap; in ascending order. */
-DEV struct merged cluster_sum(const struct inbox *in, const struct deal *d, int mine, int r) {
-    enum { AT_ONCE = 4 };
+/* Bytes that all CTAs send to this one. */
+DEV int cluster_bytes(const struct deal *d) {
+    const int rows = (d->last - 1) / QUADS - d->first / QUADS + 1;
+    return d->cluster * ((d->last - d->first) * 16 + rows * 8);
+}
+
+/* Item `mine`, a quad of row r, over the sources lane and lane + lanes. */
+DEV struct merged inbox_sum(const struct inbox *in, const struct deal *d, int mine, int r, int lane,
+                            int lanes) {
     struct merged m = {NEG_LARGE, 0, {0, 0, 0, 0}};
-    for (int s = 0; s < d->cluster; s += AT_ONCE) {
-        float2 ml[AT_ONCE];
-        float4 o[AT_ONCE];
-        float max = m.max;
+    float2 ml[2];
+    float4 o[2];
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            const int from = min_int(s + j, d->cluster - 1);
-            ml[j] = *(const float2 *)in->ml[from][r];
-            o[j] = *(const float4 *)in->o[from * d->most + mine];
-            ml[j].y = s + j < d->cluster ? ml[j].y : 0.0f;
-            max = ml[j].y != 0 ? fmaxf(max, ml[j].x) : max;
+    for (int j = 0; j < 2; j++) {
+        const int s = lane + j * lanes;
+        ml[j] = make_float2(NEG_LARGE, 0);
+        o[j] = make_float4(0, 0, 0, 0);
+        if (s < d->cluster) {
+            ml[j] = *(const float2 *)in->ml[s][r];
+            o[j] = *(const float4 *)in->o[s * d->pitch + mine];
         }
-        const float keep = ex2_approx_ftz(m.max - max);
-        m.max = max;
-        m.sum *= keep;
+        m.max = ml[j].y != 0 ? fmaxf(m.max, ml[j].x) : m.max;
+    }
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            m.o[j] *= keep;
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            const float weight = ml[j].y != 0 ? ex2_approx_ftz(ml[j].x - max) : 0.0f;
-            m.sum += weight * ml[j].y;
-            m.o[0] += weight * o[j].x;
-            m.o[1] += weight * o[j].y;
-            m.o[2] += weight * o[j].z;
-            m.o[3] += weight * o[j].w;
-        }
+    for (int j = 0; j < 2; j++) {
+        const bool used = ml[j].y != 0;
+        const float weight = used ? ex2_approx_ftz(ml[j].x - m.max) : 0.0f;
+        m.sum += used ? weight * ml[j].y : 0.0f;
+        m.o[0] += used ? weight * o[j].x : 0.0f;
+        m.o[1] += used ? weight * o[j].y : 0.0f;
+        m.o[2] += used ? weight * o[j].z : 0.0f;
+        m.o[3] += used ? weight * o[j].w : 0.0f;
     }
     return m;
 }
 
-DEV void finish_cluster(const struct gqa_args *a, const struct unit *u, const struct merge_smem *x,
-                        struct inbox *in, int t, int threads) {
-    const struct deal d = deal_of(a);
-    barrier_cluster_wait(); /* everyone has started */
-    cluster_push(a, x, in, &d, t, threads);
-    barrier_cluster_arrive();
+/* Over `lanes` neighbours, 2, 4 or 8; the result is in all of them. All 32 lanes. */
+DEV void merged_join(struct merged *m, int lanes) {
+    float max = m->max;
+#pragma unroll
+    for (int step = 1; step < 8; step *= 2)
+        if (step < lanes)
+            max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
+    const float keep = ex2_approx_ftz(m->max - max);
+    m->max = max;
+    m->sum *= keep;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        m->o[j] *= keep;
+#pragma unroll
+    for (int step = 1; step < 8; step *= 2)
+        if (step < lanes) {
+            m->sum += __shfl_xor_sync(0xffffffffu, m->sum, step);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                m->o[j] += __shfl_xor_sync(0xffffffffu, m->o[j], step);
+        }
+}
+
+/* What of this CTA's slice a thread writes: several lanes share an item's sources. */
+struct collector {
+    int lane, lanes; /* of the item */
+    int step;        /* items that all threads take at a time */
+    int item;        /* of the row tile: this thread's first */
+};
+
+DEV struct collector collector_of(const struct deal *d, int t, int threads) {
+    const int shift = d->cluster > 4 ? 3 : d->cluster > 2 ? 2 : 1;
+    const struct collector x = {t & ((1 << shift) - 1), 1 << shift, threads >> shift,
+                                d->first + (t >> shift)};
+    return x;
+}
+
+/* This CTA's slice from the inbox to memory. All threads as often. */
+DEV void cluster_collect(const struct gqa_args *a, const struct unit *u, const struct inbox *in,
+                         const struct deal *d, const struct place *to, const struct collector *x,
+                         float v_factor) {
     const int rows = min_int(ROWS, unit_rows(a, u) - u->row_tile * ROWS);
-    const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
-    barrier_cluster_wait();
-    for (int i = d.first + t; i < d.last; i += threads) {
-        const int r = i / QUADS;
-        if (r >= rows)
-            break;
-        struct merged m = cluster_sum(in, &d, i - d.first, r);
-        merged_write(a, u, u->row_tile * ROWS + r, 4 * (i % QUADS), &m, v_factor);
+    for (int item = x->item; item - x->item + d->first < d->last; item += x->step) {
+        const int i = min_int(item, d->last - 1), r = i / QUADS, quad = i % QUADS;
+        struct merged m = inbox_sum(in, d, i - d->first, r, x->lane, x->lanes);
+        merged_join(&m, x->lanes);
+        if (x->lane || item >= d->last || r >= rows)
+            continue;
+        if (a->finish == GQA_FINISH_CLUSTER)
+            merged_write(a, u, to, u->row_tile * ROWS + r, 4 * quad, &m, v_factor);
+        else if (4 * quad < a->part_dim)
+            partial_write(a, divide(blockIdx.x, a->by_cluster), r, quad, &m);
     }
+}
+
+/* Before there is anything to send: everyone has started, and thread 0's inbox knows what comes.
+ * `t`: of the attend warps. */
+DEV void cluster_begin(const struct gqa_args *a, struct inbox *in, int t) {
+    const struct deal d = deal_of(a);
+    barrier_cluster_wait();
+    if (t == 0)
+        mbarrier_arrive_expect_tx(smem_addr(&in->full), a->finish == GQA_FINISH_ATOMIC
+                                                            ? a->cluster * ROWS * 8
+                                                            : cluster_bytes(&d));
+}
+
+DEV void finish_cluster(const struct gqa_args *a, const struct unit *u, const struct place *to,
+                        const struct merge_smem *x, int teams, struct inbox *in,
+                        struct trace *trace, int t, int threads) {
+    const struct deal d = deal_of(a);
+    const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
+    const struct collector mine = collector_of(&d, t, threads);
+    trace_enter(trace, TRACE_cluster_send);
+    cluster_send(a, x, in, &d, teams, t, threads);
+    trace_enter(trace, TRACE_wait_cluster);
+    inbox_wait(in);
+    trace_enter(trace, TRACE_cluster_merge);
+    cluster_collect(a, u, in, &d, to, &mine, v_factor);
 }
 
 /* --- Atomic --- */
@@ -127,22 +200,25 @@ DEV void add_quad(int type, void *p, int64_t i, const float x[4]) {
     }
 }
 
-DEV void finish_atomic(const struct gqa_args *a, const struct unit *u, const struct merge_smem *x,
-                       struct inbox *in, int t, int threads) {
-    const int cluster = a->splits, rank = (int)cluster_ctarank();
+DEV void finish_atomic(const struct gqa_args *a, const struct unit *u, const struct place *to,
+                       const struct merge_smem *x, int teams, struct inbox *in, int t,
+                       int threads) {
+    const int cluster = a->cluster, rank = (int)cluster_ctarank();
     const int rows = min_int(ROWS, unit_rows(a, u) - u->row_tile * ROWS);
     const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
-    barrier_cluster_wait();
-    for (int i = t; i < ROWS * cluster; i += threads) {
-        const int r = i / cluster, to = i % cluster;
-        const struct merged m = merge_warps(x, r, 0);
-        st_shared_cluster_v2(mapa(smem_addr(in->ml[rank][r]), to), m.max, m.sum);
+    for (int i = t; i < ITEMS; i += threads) {
+        const int r = i / QUADS, peer = i % QUADS;
+        const struct merged m = merge_teams(x, teams, r, 0);
+        if (peer < cluster)
+            st_async_v2(mapa(smem_addr(in->ml[rank][r]), peer), mapa(smem_addr(&in->full), peer),
+                        m.max, m.sum);
     }
-    barrier_cluster_arrive();
-    barrier_cluster_wait();
-    for (int i = t; i < rows * QUADS; i += threads) {
+    inbox_wait(in);
+    for (int i = t; i < ITEMS; i += threads) {
         const int r = i / QUADS, d = 4 * (i % QUADS), row = u->row_tile * ROWS + r;
-        const struct merged own = merge_warps(x, r, i % QUADS);
+        const struct merged own = merge_teams(x, teams, r, i % QUADS);
+        if (r >= rows)
+            continue;
         struct merged all = {NEG_LARGE, 0, {0, 0, 0, 0}};
         for (int s = 0; s < cluster; s++)
             all.max = fmaxf(all.max, in->ml[s][r][1] != 0 ? in->ml[s][r][0] : NEG_LARGE);
@@ -157,9 +233,9 @@ DEV void finish_atomic(const struct gqa_args *a, const struct unit *u, const str
         for (int j = 0; j < 4; j++)
             o[j] = own.o[j] * factor;
         if (own.sum != 0 && d < a->head_dim_v)
-            add_quad(a->o_type, a->o, row_offset(a, u, &a->o_stride, row) + d, o);
+            add_quad(a->o_type, to->o, place_offset(a, &a->o_stride, row) + d, o);
         if (rank == 0 && d == 0)
-            lse_write(a, u, row, &all);
+            lse_write(a, to, row, &all);
     }
 }
 

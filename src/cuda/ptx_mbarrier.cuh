@@ -38,4 +38,16 @@ DEV bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity) {
     return done;
 }
 
+/* The same for what other CTAs of the cluster have sent. */
+DEV bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity) {
+    uint32_t done;
+    asm volatile("{\n\t.reg .pred p;\n\t"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(done)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return done;
+}
+
 #endif

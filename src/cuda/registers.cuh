@@ -58,11 +58,11 @@ DEV struct step_rows step_rows_of(const struct gqa_args *a, const struct kv_sour
 DEV void k_load(const struct gqa_args *a, const struct kv_source *s, const struct step_rows *rows,
                 int block, struct k_frag *k, int lane) {
 #pragma unroll
-    for (int n = 0; n < 2; n++) {
-        const int64_t row = __shfl_sync(0xffffffffu, rows->k, lane / 4 + 8 * n);
+    for (int n = 0; n < K_TILES; n++) {
+        const int64_t row = __shfl_sync(0xffffffffu, rows->k, k_token(n, lane));
 #pragma unroll
         for (int j = 0; j < K_LOADS; j++) {
-            const int d = block * SLICE_DIM + (4 * j + lane % 4) * K_CHUNK;
+            const int d = block * SLICE_DIM + k_column(j, lane);
             if (d < a->head_dim)
                 k->w[n][j] = ld_global_nc_v4(s->k + KV_BYTES * (row + d));
             else
@@ -75,7 +75,7 @@ DEV void v_load(const struct gqa_args *a, const struct kv_source *s, const struc
                 int slice, struct v_frag *v, int lane) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const int64_t row = __shfl_sync(0xffffffffu, rows->v, 8 * (j / 2) + 2 * (lane % 4) + j % 2);
+        const int64_t row = __shfl_sync(0xffffffffu, rows->v, step_token(j, lane % 4));
 #pragma unroll
         for (int c = 0; c < V_LOADS; c++) {
             const int d = slice * SLICE_DIM + v_column(c, lane / 4);
@@ -110,27 +110,28 @@ DEV void attend_registers(const struct gqa_args *a, const struct unit *u, const 
     next = step_rows_of(a, &source, step + stride * STEP, lane);
     for (; step < p->end; step += stride * STEP) {
         const bool more = step + stride * STEP < p->end;
-        float s[M_TILES][2][4];
+        struct products products;
         uint32_t weights[BLOCKS][2];
-        score_init(s);
+        products_init(&products);
 #pragma unroll
         for (int block = 0; block < SLICES; block++) {
             if (Q_IN_SMEM)
                 q_fetch(q_smem, block, q, lane);
-            score(q, &k, s);
+            score(q, &k, &products);
             if (block + 1 < SLICES)
                 k_load(a, &source, &rows, block + 1, &k, lane);
             else if (more)
                 k_load(a, &source, &next, 0, &k, lane);
         }
-        scale_scores(s, &scale);
+        struct scores s = scores_of(&products);
+        scale_scores(&s, &scale);
         const bool full = step >= full_begin && step + STEP <= full_end;
         if (!full) {
-            mask_scores(s, &seen, step, p->begin, p->end, lane);
+            mask_scores(&s, &seen, step, p->begin, p->end, lane);
             zero_unseen(&v, step, p->begin, p->end, lane);
         }
         softmax_raise(x, &s, 1, lane);
-        softmax_weights(x, s, weights);
+        softmax_weights(x, &s, weights);
         accumulate(x, &v, weights);
         if (more)
             v_load(a, &source, &next, slice, &v, lane);

@@ -9,13 +9,14 @@
 #define GQA_SLICES(d) ((d) > 128 ? (d) / 128 : 1)
 
 /* Bytes of finish.cuh's merge_smem. */
-#define GQA_MERGE_BYTES(warps, d, g) ((warps) / GQA_SLICES(d) * (g) * ((d) + 6) * 4)
+#define GQA_MERGE_BYTES(warps, d, g) ((warps) / GQA_SLICES(d) * (g) * ((d) + 2) * 4)
 
 /* Bytes of softmax.cuh's q_smem. */
-#define GQA_Q_BYTES(d, g) ((d) > 128 || (d) * (g) >= 2048 ? ((g) + 15) / 16 * ((d) / 16) * 512 : 0)
+#define GQA_Q_BYTES(d, g)                                                                          \
+    ((d) > 128 || (d) * (g) >= 2048 ? ((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)) * 512 : 0)
 
 /* Bytes of finish_sm90.cuh's inbox. */
-#define GQA_INBOX_BYTES(d, g) ((g) * (d)*4 + 4 * 16 * 16 + 16 * (g)*8)
+#define GQA_INBOX_BYTES(d, g) ((g) * (d)*4 + 2 * 16 * 16 + 16 * (g)*8)
 
 /* decode_sm80.cu: 200 registers at 128 x 8, so 8 warps an SM however they are grouped. */
 #define GQA_WARPS_sm80(bytes, d, g)    ((d) > 128 ? 8 : 4)
@@ -47,16 +48,29 @@
 /* decode_sm90.cu: tiles of about 16 KB; two groups of attend warps where registers and the space
  * for their results allow; as many stages as fit beside a CTA of the combine, which then waits on
  * the same SM, at most 12. */
-#define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? 2 : 1)
-#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
-#define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 1)
-#define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128)
-#define GQA_HALF_sm90(d, g)                ((d) > 128 ? 16384 * (((g) + 15) / 16) : 0)
+#ifndef XP_GROUPS
+#define XP_GROUPS 2
+#endif
+#ifndef XP_PIECES
+#define XP_PIECES 4
+#endif
+#ifndef XP_TILE
+#define XP_TILE 1
+#endif
+#define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? XP_GROUPS : 1)
+#ifndef XP_WARPS
+#define XP_WARPS 4
+#endif
+#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (((d) <= 128 && (g) == 8 ? XP_WARPS : 4) * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
+#define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 2)
+#define GQA_TILE_sm90(bytes, d, g)         (((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128) * ((d) <= 128 && (g) == 8 ? XP_TILE : 1))
+#define GQA_SLOT_sm90(bytes, d, g)         (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes) + 128)
+#define GQA_HALF_sm90(d, g)                ((d) > 128 ? 1024 * (g) : 0)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
     (GQA_MERGE_BYTES(GQA_ATTEND_WARPS_sm90(bytes, d, g), d, g) + GQA_INBOX_BYTES(d, g) +           \
      GQA_Q_BYTES(d, g) + GQA_HALF_sm90(d, g) + 1024)
 #define GQA_FIT_sm90(bytes, d, g)                                                                  \
-    ((232448 - 6144 - GQA_FIXED_sm90(bytes, d, g)) / (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes)))
+    ((232448 - 6144 - GQA_FIXED_sm90(bytes, d, g)) / GQA_SLOT_sm90(bytes, d, g))
 /* Whole turns: a slot then always belongs to one group, which waits for each of its phases. A
  * group that skipped a phase could take the one before it for its own. */
 #define GQA_TURN_sm90(bytes, d, g) (2 * GQA_GROUPS_sm90(bytes, d, g))
@@ -64,7 +78,6 @@
     ((GQA_FIT_sm90(bytes, d, g) > 12 ? 12 : GQA_FIT_sm90(bytes, d, g)) /                           \
      GQA_TURN_sm90(bytes, d, g) * GQA_TURN_sm90(bytes, d, g))
 #define GQA_SMEM_sm90(bytes, d, g)                                                                 \
-    (GQA_STAGES_sm90(bytes, d, g) * GQA_TILE_sm90(bytes, d, g) * (d) * (bytes) +                   \
-     GQA_FIXED_sm90(bytes, d, g))
+    (GQA_STAGES_sm90(bytes, d, g) * GQA_SLOT_sm90(bytes, d, g) + GQA_FIXED_sm90(bytes, d, g))
 
 #endif

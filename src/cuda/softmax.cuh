@@ -11,11 +11,14 @@
  * Neither product needs its contraction index in memory order, as long as both sides agree, so a
  * lane loads 16 contiguous bytes of K and calls them its k indices {2t, 2t+1, 2t+8, 2t+9} of
  * consecutive MMAs; and 16 contiguous bytes of each of its four V rows, whose elements it pairs by
- * token with byte permutes. No shared memory is needed between memory and tensor core.
+ * token with byte permutes. No shared memory is needed between memory and tensor core. Nor need
+ * tokens be in order: lane t has the step's tokens t TOKEN_STRIDE + j, j = 0 .. 3, in both
+ * products.
  *
- * Half of QK's rows are padding when ROWS is 8. That costs 8 MMAs per 16 tokens and saves the
- * transposes that the swapped product would need. Per 16 tokens of 128-wide heads a warp issues
- * about 150 instructions for 8 KB: a tenth of what the SM issues while memory delivers those.
+ * Folding. With 8 query rows half of A's 16 rows would be padding; they hold other columns of the
+ * same heads instead. B's columns 2r and 2r + 1 are one token, r = lane / 8, in those two sets of
+ * columns, so that eight lanes load 128 neighbouring bytes of one row of K (no bank conflicts,
+ * whole sectors); C[g][2t] + C[g + 8][2t + 1] is the score. As many MMAs, in chains half as long.
  *
  * Scores are in log2 units with the scale folded in. The running max is raised only when a score
  * exceeds it by far (MAX_SLACK), so that accumulators are rarely rescaled. */
@@ -43,9 +46,12 @@ enum {
     HEAD_ROWS = ROWS * SLICE_DIM,
     /* Else Q stays in registers. A warp that scores all of a wide head needs all of its Q. */
     Q_IN_SMEM = (SLICES > 1 && !GQA_SPLIT_SCORES) || HEAD_ROWS >= 2048,
-    K_CHUNK = 16 / KV_BYTES,             /* elements in a lane's load of K */
-    K_LOADS = SLICE_DIM / (4 * K_CHUNK), /* per row and block */
-    K_STEPS = SLICE_DIM / 16,            /* MMAs per block */
+    FOLDED = ROWS == 8,
+    K_LANES = FOLDED ? 8 : 4, /* share a row of K */
+    K_TILES = FOLDED ? 4 : 2, /* n-tiles of 16 tokens */
+    K_CHUNK = SLICE_DIM / K_LANES < 16 / KV_BYTES ? SLICE_DIM / K_LANES : 16 / KV_BYTES,
+    K_LOADS = SLICE_DIM / (K_LANES * K_CHUNK), /* of a lane, per row and block */
+    K_STEPS = SLICE_DIM / (4 * K_LANES),       /* MMAs per n-tile and block */
     V_CHUNK = SLICE_DIM / 8 < 16 / KV_BYTES ? SLICE_DIM / 8 : 16 / KV_BYTES,
     V_LOADS = SLICE_DIM / 8 / V_CHUNK, /* per row */
     D_TILES = SLICE_DIM / 16,
@@ -68,11 +74,16 @@ static_assert(STEP == GQA_GRAIN, "a part is whole steps, its ends apart");
 #define MAX_SLACK (COMPUTE_BF16 ? 8.0f : 15.0f)
 
 struct k_frag {
-    struct u32x4 w[2][K_LOADS]; /* tokens g and g + 8, one block */
+    struct u32x4 w[K_TILES][K_LOADS]; /* n-tile, one block */
 };
 
 struct v_frag {
-    struct u32x4 w[4][V_LOADS]; /* tokens 2t, 2t + 1, 2t + 8, 2t + 9 */
+    struct u32x4 w[4][V_LOADS]; /* token j of this lane */
+};
+
+/* Scores of this lane: row 8 i + g, token j; then weights. */
+struct scores {
+    float s[BLOCKS][4];
 };
 
 /* Of one block. Where there are several they wait in shared memory, in fragment order. */
@@ -81,7 +92,7 @@ struct q_frag {
 };
 
 struct q_smem {
-    uint32_t a[SLICES][M_TILES][K_STEPS][32][4];
+    alignas(16) uint32_t a[SLICES][M_TILES][K_STEPS][32][4];
 };
 
 struct softmax {
@@ -138,24 +149,52 @@ DEV uint32_t q_pair(int type, uint32_t raw) {
     return pack(float_of(type, (uint16_t)raw), float_of(type, (uint16_t)(raw >> 16)));
 }
 
-/* k index -> element of the head: MMA `step` of lane t takes 4 elements from here. */
-DEV int k_element(int step, int t) {
-    const int chunk = step / (K_CHUNK / 4);
-    return (4 * chunk + t) * K_CHUNK + step % (K_CHUNK / 4) * 4;
+/* Token j of lane t within a step. */
+DEV int step_token(int j, int t) {
+    return t * GQA_TOKEN_STRIDE + j;
 }
 
-/* Row i's 8-row block of Q for this lane, one block of K's columns; zeros where there is no row or
- * no column. `raw`: the type needs no conversion, which keeps the common path short. */
+/* The same for column g of n-tile n of K. */
+DEV int k_token(int n, int lane) {
+    return step_token(FOLDED ? n : 2 * n + lane / 4 % 2, lane / 8);
+}
+
+/* First element of a lane's load `load` of a row of K, within the block. */
+DEV int k_column(int load, int lane) {
+    return (K_LANES * load + lane % K_LANES) * K_CHUNK;
+}
+
+/* k index -> element of the head: MMA `step` of lane t takes 4 elements from here; `half`: 8 .. 15
+ * of A's rows, if folded. */
+DEV int k_element(int step, int t, int half) {
+    const int load = step / (K_CHUNK / 4);
+    return k_column(load, FOLDED ? 4 * half + t : t) + step % (K_CHUNK / 4) * 4;
+}
+
+/* 16 bytes of a row of Q, zeros beyond `end` (a multiple of 8 elements) and without a row. */
+DEV uint4 q_chunk(const uint16_t *row, int d, int end, bool vectors) {
+    uint4 x = make_uint4(0, 0, 0, 0);
+    if (!row || d >= end)
+        return x;
+    if (vectors)
+        return *(const uint4 *)(row + d);
+    const uint2 low = *(const uint2 *)(row + d), high = *(const uint2 *)(row + d + 4);
+    x = make_uint4(low.x, low.y, high.x, high.y);
+    return x;
+}
+
+/* 8-row block i of A for this lane, one block of K's columns; zeros where there is no row or no
+ * column. `raw`: the type needs no conversion, which keeps the common path short. */
 DEV void q_load_rows(const struct gqa_args *a, const uint16_t *row, int i, int block, bool raw,
                      struct q_frag *q, int lane) {
 #pragma unroll
-    for (int s = 0; s < K_STEPS; s++) {
-        const int d = block * SLICE_DIM + k_element(s, lane % 4);
-        uint2 x = make_uint2(0, 0);
-        if (row && d < a->head_dim)
-            x = *(const uint2 *)(row + d);
+    for (int s = 0; s < K_STEPS; s += 2) {
+        const int d = block * SLICE_DIM + k_element(s, lane % 4, i);
+        const uint4 x = q_chunk(row, d, a->head_dim, a->q_vectors);
         q->a[i / 2][s][i % 2] = raw ? x.x : q_pair(a->q_type, x.x);
         q->a[i / 2][s][i % 2 + 2] = raw ? x.y : q_pair(a->q_type, x.y);
+        q->a[i / 2][s + 1][i % 2] = raw ? x.z : q_pair(a->q_type, x.z);
+        q->a[i / 2][s + 1][i % 2 + 2] = raw ? x.w : q_pair(a->q_type, x.w);
     }
 }
 
@@ -170,12 +209,20 @@ DEV struct q_rows q_rows_of(const struct gqa_args *a, const struct unit *u, int 
     struct q_rows x;
 #pragma unroll
     for (int i = 0; i < 2 * M_TILES; i++) {
-        const int r = u->row_tile * ROWS + 8 * i + lane / 4;
-        x.row[i] = 8 * i < ROWS && r < rows
-                       ? (const uint16_t *)a->q + row_offset(a, u, &a->q_stride, r)
-                       : NULL;
+        const int r = u->row_tile * ROWS + (FOLDED ? 0 : 8 * i) + lane / 4;
+        x.row[i] = r < rows ? (const uint16_t *)a->q + row_offset(a, u, &a->q_stride, r) : NULL;
     }
     return x;
+}
+
+/* A wide load fills neighbouring registers, but an MMA wants the words of several loads side by
+ * side; moved where they are used they cost an instruction each per tile. Adding a zero that the
+ * compiler does not know moves them once. */
+DEV void q_settle(const struct gqa_args *a, struct q_frag *q) {
+    const uint32_t zero = (uint32_t)a->kv_heads >> 31;
+#pragma unroll
+    for (int i = 0; i < M_TILES * K_STEPS * 4; i++)
+        q->a[i / (4 * K_STEPS)][i / 4 % K_STEPS][i % 4] ^= zero;
 }
 
 DEV struct q_frag q_load(const struct gqa_args *a, const struct q_rows *rows, int block, int lane) {
@@ -188,16 +235,8 @@ DEV struct q_frag q_load(const struct gqa_args *a, const struct q_rows *rows, in
         else
             q_load_rows(a, rows->row[i], i, block, false, &q, lane);
     }
+    q_settle(a, &q);
     return q;
-}
-
-DEV void q_store(struct q_smem *smem, int block, const struct q_frag *q, int lane) {
-#pragma unroll
-    for (int i = 0; i < M_TILES * K_STEPS; i++) {
-        const uint32_t *a = q->a[i / K_STEPS][i % K_STEPS];
-        *(uint4 *)smem->a[block][i / K_STEPS][i % K_STEPS][lane] =
-            make_uint4(a[0], a[1], a[2], a[3]);
-    }
 }
 
 DEV void q_fetch(const struct q_smem *smem, int block, struct q_frag *q, int lane) {
@@ -211,18 +250,38 @@ DEV void q_fetch(const struct q_smem *smem, int block, struct q_frag *q, int lan
     }
 }
 
-/* Q of this unit, for every warp of the CTA: into registers where it fits. Otherwise through shared
- * memory, which nobody may still be reading. All threads. */
+/* Two steps of an m-tile's fragments, of 8-row blocks i and i + 1, to shared memory. */
+DEV void q_store(struct q_smem *smem, int slice, int m, int step, const uint32_t a[2][4],
+                 int lane) {
+#pragma unroll
+    for (int s = 0; s < 2; s++)
+        *(uint4 *)smem->a[slice][m][step + s][lane] =
+            make_uint4(a[0][2 * s], a[1][2 * s], a[0][2 * s + 1], a[1][2 * s + 1]);
+}
+
+/* Q of this unit to shared memory, which nobody may still be reading; all warps share the work.
+ * Heads that are not as wide as the kernel's end in zeros. */
 DEV void q_prepare(const struct gqa_args *a, const struct q_rows *rows, struct q_smem *smem,
-                   struct q_frag *q, int warp, int lane) {
-    if (!Q_IN_SMEM) {
-        *q = q_load(a, rows, 0, lane);
-        return;
-    }
-    if (warp < SLICES) {
-        *q = q_load(a, rows, warp, lane);
-        q_store(smem, warp, q, lane);
-    }
+                   int warp, int warps, int lane) {
+    enum { PAIRS = K_STEPS / 2 };
+    const bool raw = a->q_type == (COMPUTE_BF16 ? GQA_ARG_BF16 : GQA_ARG_F16);
+#pragma unroll
+    for (int m = 0; m < M_TILES; m++)
+#pragma unroll 1
+        for (int j = warp; j < SLICES * PAIRS; j += warps) {
+            const int slice = j / PAIRS, step = j % PAIRS * 2;
+            uint32_t w[2][4];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int d = slice * SLICE_DIM + k_element(step, lane % 4, i);
+                const uint4 x = q_chunk(rows->row[2 * m + i], d, a->head_dim, a->q_vectors);
+                w[i][0] = raw ? x.x : q_pair(a->q_type, x.x);
+                w[i][1] = raw ? x.y : q_pair(a->q_type, x.y);
+                w[i][2] = raw ? x.z : q_pair(a->q_type, x.z);
+                w[i][3] = raw ? x.w : q_pair(a->q_type, x.w);
+            }
+            q_store(smem, slice, m, step, w, lane);
+        }
 }
 
 /* --- Scores --- */
@@ -234,7 +293,7 @@ DEV void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
         mma_m16n8k16_f16(d, a, b0, b1);
 }
 
-/* K's B fragment of MMA `step`, tokens g (+ 8 n). */
+/* K's B fragment of MMA `step`, n-tile n. */
 DEV void k_operand(const struct k_frag *k, int n, int step, uint32_t b[2]) {
     const struct u32x4 *w = &k->w[n][step / (K_CHUNK / 4)];
     const int i = step % (K_CHUNK / 4);
@@ -247,46 +306,67 @@ DEV void k_operand(const struct k_frag *k, int n, int step, uint32_t b[2]) {
     }
 }
 
-DEV void score_init(float s[M_TILES][2][4]) {
+/* What the MMAs of one step accumulate: C fragments of Q K^T. Two chains of MMAs wait half as long
+ * for each other; where there are four without that, one each is enough. */
+enum { CHAINS = FOLDED || M_TILES > 1 ? 1 : 2 };
+
+struct products {
+    float c[CHAINS][M_TILES][K_TILES][4];
+};
+
+DEV void products_init(struct products *x) {
+    float *c = &x->c[0][0][0][0];
 #pragma unroll
-    for (int i = 0; i < 8 * M_TILES; i++)
-        s[i / 8][i / 4 % 2][i % 4] = 0;
+    for (int i = 0; i < CHAINS * M_TILES * K_TILES * 4; i++)
+        c[i] = 0;
 }
 
-/* Scores += the part of Q K^T that one block makes. */
-DEV void score(const struct q_frag *q, const struct k_frag *k, float s[M_TILES][2][4]) {
-    float odd[M_TILES][2][4]; /* two chains of MMAs wait half as long for each other */
-    score_init(odd);
+/* += the part of Q K^T that MMA `step` of n-tile m makes. */
+DEV void multiply(struct products *x, const uint32_t a[4], const struct k_frag *k, int m,
+                  int step) {
 #pragma unroll
-    for (int step = 0; step < K_STEPS; step++)
+    for (int n = 0; n < K_TILES; n++) {
+        uint32_t b[2];
+        k_operand(k, n, step, b);
+        mma(x->c[step % CHAINS][m][n], a, b[0], b[1]);
+    }
+}
+
+/* Products += one block's. */
+DEV void score(const struct q_frag *q, const struct k_frag *k, struct products *x) {
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-            uint32_t b[2];
-            k_operand(k, n, step, b);
-#pragma unroll
-            for (int m = 0; m < M_TILES; m++)
-                mma(step % 2 ? odd[m][n] : s[m][n], q->a[m][step], b[0], b[1]);
-        }
-#pragma unroll
-    for (int i = 0; i < 8 * M_TILES; i++)
-        s[i / 8][i / 4 % 2][i % 4] += odd[i / 8][i / 4 % 2][i % 4];
+    for (int i = 0; i < K_STEPS * M_TILES; i++)
+        multiply(x, q->a[i % M_TILES][i / M_TILES], k, i % M_TILES, i / M_TILES);
 }
 
 /* The same with Q fetched from shared memory where it is used. */
 DEV void score_from_smem(const struct q_smem *smem, int block, const struct k_frag *k,
-                         float s[M_TILES][2][4], int lane) {
+                         struct products *x, int lane) {
 #pragma unroll
-    for (int step = 0; step < K_STEPS; step++)
+    for (int i = 0; i < K_STEPS * M_TILES; i++) {
+        const int m = i % M_TILES, step = i / M_TILES;
+        const struct u32x4 q = ld_shared_v4(smem_addr(smem->a[block][m][step][lane]));
+        multiply(x, q.w, k, m, step);
+    }
+}
+
+DEV float products_sum(const struct products *x, int m, int n, int i) {
+    float sum = x->c[0][m][n][i];
 #pragma unroll
-        for (int m = 0; m < M_TILES; m++) {
-            const struct u32x4 q = ld_shared_v4(smem_addr(smem->a[block][m][step][lane]));
+    for (int chain = 1; chain < CHAINS; chain++)
+        sum += x->c[chain][m][n][i];
+    return sum;
+}
+
+DEV struct scores scores_of(const struct products *x) {
+    struct scores y;
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
-                uint32_t b[2];
-                k_operand(k, n, step, b);
-                mma(s[m][n], q.w, b[0], b[1]);
-            }
-        }
+    for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            y.s[i][j] = FOLDED ? products_sum(x, 0, j, 0) + products_sum(x, 0, j, 3)
+                               : products_sum(x, i / 2, j / 2, 2 * (i % 2) + j % 2);
+    return y;
 }
 
 /* --- Softmax --- */
@@ -311,18 +391,14 @@ DEV float cap_score(float x, float cap) {
     return cap * (1.0f - 2.0f * rcp_approx_ftz(1.0f + ex2_approx_ftz(x)));
 }
 
-DEV void scale_scores(float s[M_TILES][2][4], const struct score_scale *x) {
+DEV void scale_scores(struct scores *y, const struct score_scale *x) {
 #pragma unroll
-    for (int m = 0; m < M_TILES; m++)
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            s[m][i / 4][i % 4] *= x->to_log2;
+    for (int i = 0; i < 4 * BLOCKS; i++)
+        y->s[i / 4][i % 4] *= x->to_log2;
     if (x->cap > 0) {
 #pragma unroll
-        for (int m = 0; m < M_TILES; m++)
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                s[m][i / 4][i % 4] = cap_score(s[m][i / 4][i % 4], x->cap);
+        for (int i = 0; i < 4 * BLOCKS; i++)
+            y->s[i / 4][i % 4] = cap_score(y->s[i / 4][i % 4], x->cap);
     }
 }
 
@@ -347,16 +423,15 @@ DEV struct visible visible_of(const struct gqa_args *a, const struct unit *u, in
 
 /* Replace the scores of tokens that a row does not see. `token` is the step's first, and [begin,
  * end) the part. */
-DEV void mask_scores(float s[M_TILES][2][4], const struct visible *v, int token, int begin, int end,
+DEV void mask_scores(struct scores *y, const struct visible *v, int token, int begin, int end,
                      int lane) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
         const int from = max_int(v->begin[i], begin), to = min_int(v->end[i], end);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int at = token + 8 * (j / 2) + 2 * (lane % 4) + j % 2;
-            float *x = &s[i / 2][j / 2][2 * (i % 2) + j % 2];
-            *x = at >= from && at < to ? *x : -INFINITY;
+            const int at = token + step_token(j, lane % 4);
+            y->s[i][j] = at >= from && at < to ? y->s[i][j] : -INFINITY;
         }
     }
 }
@@ -389,18 +464,15 @@ DEV void softmax_rescale(struct softmax *x, const float top[BLOCKS], int lane) {
 }
 
 /* The maxima of `steps` steps' scores join the running ones. All 32 lanes. */
-DEV void softmax_raise(struct softmax *x, float (*s)[M_TILES][2][4], int steps, int lane) {
+DEV void softmax_raise(struct softmax *x, const struct scores *y, int steps, int lane) {
     float top[BLOCKS];
     bool raise = false;
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
-        const int h = 2 * (i % 2);
         top[i] = NEG_LARGE;
 #pragma unroll
-        for (int j = 0; j < steps; j++) {
-            const float(*c)[4] = s[j][i / 2];
-            top[i] = fmaxf(top[i], fmaxf(fmaxf(c[0][h], c[0][h + 1]), fmaxf(c[1][h], c[1][h + 1])));
-        }
+        for (int j = 0; j < 4 * steps; j++)
+            top[i] = fmaxf(top[i], y[j / 4].s[i][j % 4]);
         top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
         top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
         raise |= top[i] > x->max[i] + MAX_SLACK;
@@ -410,14 +482,13 @@ DEV void softmax_raise(struct softmax *x, float (*s)[M_TILES][2][4], int steps, 
 }
 
 /* Scores of one step -> weights under the running maxima, packed as B fragments. */
-DEV void softmax_weights(struct softmax *x, float s[M_TILES][2][4], uint32_t p[BLOCKS][2]) {
+DEV void softmax_weights(struct softmax *x, const struct scores *y, uint32_t p[BLOCKS][2]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
         for (int n = 0; n < 2; n++) {
-            const float *c = &s[i / 2][n][2 * (i % 2)];
-            const float p0 = ex2_approx_ftz(c[0] - x->max[i]);
-            const float p1 = ex2_approx_ftz(c[1] - x->max[i]);
+            const float p0 = ex2_approx_ftz(y->s[i][2 * n] - x->max[i]);
+            const float p1 = ex2_approx_ftz(y->s[i][2 * n + 1] - x->max[i]);
             x->sum[i] += p0 + p1;
             p[i][n] = pack(p0, p1);
         }
@@ -425,11 +496,9 @@ DEV void softmax_weights(struct softmax *x, float s[M_TILES][2][4], uint32_t p[B
 
 /* --- Weighted sum of V --- */
 
-/* First column of a lane's V chunk c within its slice. Which columns a lane takes is free.
- * Neighbour chunks let half the lanes of a shared-memory load swap theirs, see v_read in
- * decode_sm90.cu. */
+/* First column of a lane's V chunk c within its slice. */
 DEV int v_column(int c, int g) {
-    return (GQA_V_NEIGHBOURS ? g * V_LOADS + c : 8 * c + g) * V_CHUNK;
+    return (8 * c + g) * V_CHUNK;
 }
 
 /* V^T's A fragment of d-tile `tile`: rows g and g + 8 are elements 2i and 2i + 1 of the lane. */
@@ -464,7 +533,7 @@ DEV void accumulate(struct softmax *x, const struct v_frag *v, const uint32_t p[
 DEV void zero_unseen(struct v_frag *v, int token, int begin, int end, int lane) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const int at = token + 8 * (j / 2) + 2 * (lane % 4) + j % 2;
+        const int at = token + step_token(j, lane % 4);
         if (at < begin || at >= end) {
 #pragma unroll
             for (int c = 0; c < 4 * V_LOADS; c++)
@@ -482,9 +551,16 @@ DEV int acc_element(int q, int g) {
     return v_column(chunk, g) + 2 * i;
 }
 
-/* Accumulators of this warp to float32 rows in shared memory (o_smem: its slice's first column),
- * `pitch` floats apart; max and sum to ml[row][2]. All 32 lanes. */
-DEV void softmax_store(struct softmax *x, uint32_t o_smem, int pitch, uint32_t ml_smem, int lane) {
+/* Where a quad of row r lies within the row's quads in shared memory: moved so that neither storing
+ * by fragments nor reading by rows meets bank conflicts. */
+DEV int quad_moved(int r, int quad) {
+    return quad ^ ((r >> 1 & 1) | (r >> 2 & 1) << 2);
+}
+
+/* Accumulators of this warp to float32 rows of `pitch` elements in shared memory, from column
+ * `first` on, quads moved; max and sum to ml[row][2]. All 32 lanes. */
+DEV void softmax_store(const struct softmax *x, uint32_t o_smem, int pitch, int first,
+                       uint32_t ml_smem, int lane) {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
@@ -499,7 +575,9 @@ DEV void softmax_store(struct softmax *x, uint32_t o_smem, int pitch, uint32_t m
 #pragma unroll
         for (int q = 0; q < D_TILES / 2; q++) {
             const float *a = x->acc[i][2 * q], *b = x->acc[i][2 * q + 1];
-            const uint32_t at = o_smem + 4 * ((8 * i + 2 * t) * pitch + acc_element(q, g));
+            const int r = 8 * i + 2 * t; /* r + 1 is moved as r is */
+            const uint32_t at =
+                o_smem + 4 * (r * pitch + 4 * quad_moved(r, (first + acc_element(q, g)) / 4));
             st_shared_v4(at, a[0], a[2], b[0], b[2]);
             st_shared_v4(at + 4 * pitch, a[1], a[3], b[1], b[3]);
         }
