@@ -130,6 +130,8 @@ void check_cta_start(struct cta *c) {
     if (!k->cell || !k->pending || !k->init)
         abort();
     memset(k->cell, 0, cells * sizeof *k->cell);
+    free(k->older);
+    k->older = NULL;
     memset(k->pending, 0, regs);
     memset(k->init, 0, regs * sizeof *k->init);
     memset(k->slot_epoch, 0, sizeof k->slot_epoch);
@@ -194,6 +196,7 @@ void check_cta_delete(struct cta *c) {
         free(k->warp[n].tc);
     }
     free(k->cell);
+    free(k->older);
     free(k->tm);
     free(k->pending);
     free(k->init);

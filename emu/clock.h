@@ -90,8 +90,15 @@ enum { /* flags in loc */
        WHO_HOST = 1
 };
 
+/* The write before the last, when the last one wrote other bytes of the cell; kept beside the cells
+ * from the first such write. */
+struct older {
+    u32 who, epoch, loc, lane; /* who 0: none */
+};
+
 struct page { /* 4096 bytes of global memory */
     struct cell *cell;
+    struct older *older;
     u64 *init; /* bit per 4 bytes, NULL: see all_init */
     bool all_init;
     u64 addr;
@@ -176,6 +183,7 @@ struct warp_check {
 struct cta_check {
     struct cell *cell;
     size_t cells_cap;
+    struct older *older;
     struct cell *tm; /* tensor memory: [16 lanes][column] */
     bool tm_used;
     u32 slot_epoch[AGENTS];

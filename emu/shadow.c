@@ -78,7 +78,7 @@ static void need_read_order(struct actor *a, const struct cell *c, const char *s
     }
 }
 
-/* Different bytes of one cell do not meet.  (The cell then remembers the later access only.) */
+/* Different bytes of one cell do not meet. */
 static bool apart(const struct actor *a, u32 loc) {
     return !(loc >> LOC_BYTES & 15 & a->bytes);
 }
@@ -88,10 +88,45 @@ static u32 loc_of(const struct actor *a) {
            (a->atomic ? LOC_ATOMIC : 0);
 }
 
-static void note_write(struct actor *a, struct cell *c) {
+static struct older *older_new(size_t cells) {
+    struct older *o = calloc(cells, sizeof *o);
+    if (!o)
+        abort();
+    return o;
+}
+
+/* The write before the last, to other bytes of cell g. */
+static void need_older_order(struct actor *a, const struct older *o, const char *space, u64 addr,
+                             bool write) {
+    if (!o->who || (o->who == a->who && o->epoch == a->epoch && o->lane == a->lane && !a->async))
+        return;
+    const struct cell x = {
+        .w_who = o->who, .w_epoch = o->epoch, .w_loc = o->loc, .w_lane = o->lane};
+    need_write_order(a, &x, space, addr, write);
+}
+
+static bool repeats(const struct actor *a, const struct cell *c) {
+    return c->w_who == a->who && c->w_epoch == a->epoch && c->w_lane == a->lane &&
+           !((c->w_loc ^ loc_of(a)) & (LOC_ASYNC | LOC_ATOMIC));
+}
+
+/* of: the cells' older writes, of `cells` of them. */
+static void note_write(struct actor *a, struct cell *c, struct older **of, u32 g, size_t cells) {
+    u32 also = 0;
+    if (c->w_who && apart(a, c->w_loc)) {
+        if (repeats(a, c)) {
+            also = c->w_loc & 15u << LOC_BYTES;
+        } else {
+            if (!*of)
+                *of = older_new(cells);
+            (*of)[g] = (struct older){c->w_who, c->w_epoch, c->w_loc, c->w_lane};
+        }
+    } else if (*of && !((*of)[g].loc >> LOC_BYTES & 15 & ~a->bytes)) {
+        (*of)[g].who = 0;
+    }
     c->w_who = a->who;
     c->w_epoch = a->epoch;
-    c->w_loc = loc_of(a);
+    c->w_loc = loc_of(a) | also;
     c->w_lane = a->lane;
     c->r_who[0] = c->r_who[1] = 0;
     c->r_lanes = 0;
@@ -150,12 +185,14 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
                    a->async) {
             need_write_order(a, x, "shared", g * 4, write);
         }
+        if (k->older)
+            need_older_order(a, &k->older[g], "shared", g * 4, write);
         if (write) {
             if (x->r_who[0] | x->r_who[1])
                 need_read_order(a, x, "shared", g * 4);
             else if (a->e->opt.unread && x->w_who && !apart(a, x->w_loc))
                 check_unread(a, c, g, false);
-            note_write(a, x);
+            note_write(a, x, &k->older, g, k->cells_cap);
         } else if (x->r_who[0] == a->who && !x->r_who[1]) {
             note_lane(a, x, true);
             x->r_epoch[0] = a->epoch;
@@ -233,7 +270,11 @@ static bool foreign_grid(struct actor *a, const struct cell *x) {
     return a->e->checker->cluster_grid[x->w_who >> WHO_BITS] != a->grid;
 }
 
-static void global_cell(struct actor *a, struct cell *x, u64 addr, bool write) {
+static void global_cell(struct actor *a, struct page *p, u32 g, u64 addr, bool write) {
+    struct cell *x = &p->cell[g];
+    if (p->older && p->older[g].who &&
+        a->e->checker->cluster_grid[p->older[g].who >> WHO_BITS] == a->grid)
+        need_older_order(a, &p->older[g], "global", addr, write);
     if (x->w_who &&
         (x->w_who != a->who || x->w_epoch != a->epoch || x->w_lane != a->lane || a->async)) {
         if (foreign_grid(a, x)) {
@@ -266,7 +307,7 @@ static void global_cell(struct actor *a, struct cell *x, u64 addr, bool write) {
         }
     if (x->r_who[0] | x->r_who[1])
         need_read_order(a, x, "global", addr);
-    note_write(a, x);
+    note_write(a, x, &p->older, g, 1 << (PAGE_SHIFT - 2));
 }
 
 void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
@@ -299,7 +340,7 @@ void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
                     a->bytes &= 15u << (begin - at);
                 if (at + 4 > end)
                     a->bytes &= 15u >> (at + 4 - end);
-                global_cell(a, &p->cell[g], at, write);
+                global_cell(a, p, g, at, write);
             }
         addr = stop;
     }
@@ -310,7 +351,9 @@ void shadow_drop(struct emu *e) {
     struct checker *k = e->checker;
     for (u32 i = 0; i < k->nused; i++) {
         free(k->used[i]->cell);
+        free(k->used[i]->older);
         k->used[i]->cell = NULL;
+        k->used[i]->older = NULL;
     }
     k->nused = 0;
     for (u32 i = 0; i < k->loc_cap; i++)
