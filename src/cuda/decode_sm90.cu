@@ -46,8 +46,8 @@ enum {
     THREADS = ATTEND_THREADS + 2 * 32,
     TILE = GQA_TILE_sm90(KV_BYTES, HEAD_DIM, ROWS), /* tokens */
     QUARTER = TILE / 4,
-    V_PIECES = XP_PIECES,
-    SHIFT = 128 / V_PIECES, /* bytes between them */
+    V_PIECES = 4, /* of a tile, SHIFT bytes apart: a copy for each */
+    SHIFT = 128 / V_PIECES,
     SLOT_BYTES = GQA_SLOT_sm90(KV_BYTES, HEAD_DIM, ROWS),
     ROW_BYTES = HEAD_DIM * KV_BYTES,                       /* of heads as wide as the kernel's */
     DEPTH = GQA_STAGES_sm90(KV_BYTES, HEAD_DIM, ROWS) / 2, /* slots for K, and for V */

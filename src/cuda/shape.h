@@ -48,22 +48,10 @@
 /* decode_sm90.cu: tiles of about 16 KB; two groups of attend warps where registers and the space
  * for their results allow; as many stages as fit beside a CTA of the combine, which then waits on
  * the same SM, at most 12. */
-#ifndef XP_GROUPS
-#define XP_GROUPS 2
-#endif
-#ifndef XP_PIECES
-#define XP_PIECES 4
-#endif
-#ifndef XP_TILE
-#define XP_TILE 1
-#endif
-#define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? XP_GROUPS : 1)
-#ifndef XP_WARPS
-#define XP_WARPS 4
-#endif
-#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (((d) <= 128 && (g) == 8 ? XP_WARPS : 4) * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
+#define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? 2 : 1)
+#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 2)
-#define GQA_TILE_sm90(bytes, d, g)         (((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128) * ((d) <= 128 && (g) == 8 ? XP_TILE : 1))
+#define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128)
 #define GQA_SLOT_sm90(bytes, d, g)         (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes) + 128)
 #define GQA_HALF_sm90(d, g)                ((d) > 128 ? 1024 * (g) : 0)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
