@@ -262,11 +262,12 @@ static struct gqa_problem plain_problem(int64_t batch, int64_t kv_len) {
     return p;
 }
 
-static void add_problem(const char *name, struct gqa_problem p, struct gqa_tensors t) {
+static void add_laid(const char *name, struct gqa_problem p, struct gqa_tensors t,
+                     enum gqa_layout layout) {
     struct candidate *c = &state.list[state.count];
     struct gqa_error err;
     struct gqa_plan_info info = gqa_plan_info_init();
-    gqa_problem_pack(&p, GQA_HND);
+    gqa_problem_pack(&p, layout);
     *c = (struct candidate){.tensors = t};
     if (gqa_plan_create(state.device, &p, &c->plan, &err)) {
         fprintf(stderr, "%s: %s\n", name, err.message);
@@ -279,6 +280,10 @@ static void add_problem(const char *name, struct gqa_problem p, struct gqa_tenso
     }
     snprintf(c->name, sizeof c->name, "%s,%s %d", name, info.kernel, info.splits);
     state.count++;
+}
+
+static void add_problem(const char *name, struct gqa_problem p, struct gqa_tensors t) {
+    add_laid(name, p, t, GQA_HND);
 }
 
 /* Pages of a problem in shuffled order. */
@@ -364,6 +369,7 @@ static void sweep_features(void) {
         add_paged("page 64", p, 64);
         add_paged("page 16", p, 16);
         add_paged("page 1", p, 1);
+        add_laid("token-major", p, plain_tensors(), GQA_NHD);
         p.q_tokens = 4;
         add_problem("4 query tokens", p, plain_tensors());
         p.q_tokens = 1;

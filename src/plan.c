@@ -191,9 +191,17 @@ static int64_t cluster_capacity(const struct plan_part *part, int n) {
     return n * (part->sms == 132 ? fit : part->sms / 16 * (16 / n));
 }
 
-/* What a bulk copy of sm90 costs its SM, however short (H200: 64 copies of 256 bytes took 2.6 us);
- * below some 2.5 KB the portable kernel, which reads row by row anyway, is faster. */
-#define COPY_US 0.040
+/* What a bulk copy of sm90 costs its SM, however short; and what its lanes copy at most, row by
+ * row, in bytes per us. */
+#define COPY_US  0.040
+#define ROW_RATE 45e3
+
+/* Bytes that lie together in K: what one bulk copy moves. */
+static double run_bytes(const struct gqa_problem *p) {
+    const bool adjacent = p->k.token == p->head_dim && p->v.token == p->head_dim_v;
+    const double tokens = !adjacent ? 1 : p->paging == GQA_CONTIGUOUS ? 1e9 : p->page_size;
+    return tokens * p->head_dim * (double)gqa_type_bytes(p->kv_type);
+}
 
 /* a and b overlap, but not quite: the larger one and a bit of the other. */
 static double overlap(double a, double b, double power) {
@@ -206,11 +214,8 @@ static int tile_tokens(const struct kernel_row *row) {
     return row->arch == KERNEL_sm90 ? GQA_TILE_sm90(bytes, row->head_dim, row->group) : GQA_GRAIN;
 }
 
-/* Bytes that lie together in K: what one bulk copy moves. */
-static double run_bytes(const struct gqa_problem *p) {
-    const bool adjacent = p->k.token == p->head_dim && p->v.token == p->head_dim_v;
-    const double tokens = !adjacent ? 1 : p->paging == GQA_CONTIGUOUS ? 1e9 : p->page_size;
-    return tokens * p->head_dim * (double)gqa_type_bytes(p->kv_type);
+bool plan_copies_rows(const struct gqa_problem *p) {
+    return run_bytes(p) < GQA_LEAST_RUN_sm90;
 }
 
 /* Partials of a unit that the second kernel merges (SHARES: not known here), or 1. */
@@ -229,8 +234,10 @@ static double predict(const struct plan_part *part, const struct gqa_problem *p,
     double rate = f->sm_rate * (row->head_dim <= 64    ? f->narrow
                                 : row->head_dim <= 128 ? 1
                                                        : f->wide);
-    if (row->arch == KERNEL_sm90 && run_bytes(p) / COPY_US < rate)
-        rate = run_bytes(p) / COPY_US;
+    if (row->arch == KERNEL_sm90) {
+        const double most = plan_copies_rows(p) ? ROW_RATE : run_bytes(p) / COPY_US;
+        rate = most < rate ? most : rate;
+    }
     const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132);
     int64_t waves = 1;
     double busy = total / (double)c->ctas;

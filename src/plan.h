@@ -35,6 +35,9 @@ bool plan_find_part(const char *name, struct plan_part *part);
 /* Can row `row` of the kernel table run on `part`? If not, why[192] says what is missing. */
 bool plan_row_runs(const struct plan_part *part, int row, char *why, size_t size);
 
+/* Do kernels that load by bulk copies copy this cache row by row instead? */
+bool plan_copies_rows(const struct gqa_problem *p);
+
 /* Choose. `kernel` NULL: any; else the one row's name. `family` NULL: any; else "sm80", ... .
  * Fills plan->choice and plan->info. Fails: GQA_ERR_NAME, GQA_ERR_UNSUPPORTED, GQA_ERR_SHAPE. */
 gqa_status plan_cuda(const struct plan_part *part, const char *family, const char *kernel,

@@ -127,7 +127,8 @@ struct gqa_args {
     int32_t splits;   /* parts per unit (TOKENS: at most) */
     int32_t cluster;  /* CTAs of a cluster: splits, but for CLUSTER_PARTIAL a divisor of it; or 1 */
     int32_t split_grains;
-    int32_t ctas; /* SHARES: the grid */
+    int32_t ctas;    /* SHARES: the grid */
+    int32_t by_rows; /* sm90: too little lies together for bulk copies */
 
     struct gqa_divisor by_splits, by_cluster, by_row_tiles;
     struct gqa_divisor by_sequence; /* kv_heads * row_tiles */

@@ -425,6 +425,7 @@ static void fill_schedule(struct gqa_args *a, const gqa_plan *plan, void *worksp
     a->splits = plan->choice.splits;
     a->split_grains = (int32_t)n[PLAN_SPLIT_GRAINS];
     a->ctas = (int32_t)n[PLAN_CTAS];
+    a->by_rows = plan_copies_rows(&plan->problem);
     a->cluster = (int32_t)n[PLAN_CLUSTER];
     a->by_splits = gqa_divisor_of((uint32_t)a->splits);
     a->by_cluster = gqa_divisor_of((uint32_t)a->cluster);

@@ -6,10 +6,11 @@
  *
  * Loading warps run ahead through all parts of the CTA's share, so the copy engine never waits
  * for a merge. Tiles are copied as they lie in memory, by runs: a whole tile where tokens are
- * adjacent, else one run per page, else one per token; rows keep their pitch and no tensor map is
- * needed (linear copies stream 9 to 12 % faster than boxes here). Groups of attend warps take tiles
- * in turn, so that one computes while another waits; the warps of a group take 16 tokens each, four
- * from each quarter of the tile, and keep their own softmax state. All meet once per part.
+ * adjacent, else one run per page; rows keep their pitch and no tensor map is needed (linear copies
+ * stream 9 to 12 % faster than boxes here). Where runs are short, lanes copy 16 bytes each. Groups
+ * of attend warps take tiles in turn, so that one computes while another waits; the warps of a
+ * group take 16 tokens each, four from each quarter of the tile, and keep their own softmax state.
+ * All meet once per part.
  *
  * Rows lie a multiple of 128 bytes apart, so tokens differ in no bank; eight lanes that load V want
  * four tokens and two neighbour chunks of 16 bytes. V's quarters are therefore copied 32 bytes
@@ -20,7 +21,7 @@
  * 32 KB in 0.45 us. Each slot of about 16 KB; all of them together cover the latency.
  *
  * Signal map (arrivals per phase)
- *   load --k.full, v.full (1 + tx bytes)--> attend    the slot holds the part's rows of a tile
+ *   load --k.full, v.full (1 + tx bytes; by rows 32)--> attend    the slot holds a tile's rows
  *   load <--k.empty, v.empty (GROUP_WARPS)-- attend   every warp of the tile's group has read it
  *   BAR_INIT (THREADS)                                mbarriers are ready
  *   BAR_ATTEND (ATTEND_THREADS)     Q is in shared memory, or warps' results are; or have been read
@@ -152,7 +153,7 @@ DEV struct runs runs_of(const struct gqa_args *a, const struct unit *u) {
     x.pages = a->pages;
     x.page_size = a->page_size;
     x.by_page = a->by_page;
-    x.tokens = adjacent ? a->page_size : 1;
+    x.tokens = adjacent && !a->by_rows ? a->page_size : 1;
     x.by_run = a->by_page;
     if (x.tokens == 1)
         x.by_run.multiply = 0;
@@ -225,9 +226,32 @@ DEV void copy_runs(const struct source *s, const struct runs *x, const int32_t p
     }
 }
 
+/* A tile's rows, tokens [begin, end), 16 bytes a lane; `page` as pages_fetch leaves it for runs of
+ * one token. As many lanes share a row as have a part of it, up to a power of two. */
+DEV void copy_rows(const struct source *s, const struct runs *x, const int32_t page[RUNS], int tile,
+                   int begin, int end, uint32_t slot, int lane) {
+    const int chunks = s->row_bytes / 16, size = TILE / s->pieces;
+    const int shift = chunks > 16 ? 5 : chunks > 8 ? 4 : chunks > 4 ? 3 : 2;
+    const int row = lane >> shift, chunk = lane & ((1 << shift) - 1), rows = 32 >> shift;
+#pragma unroll
+    for (int j = 0; j < RUNS; j++) {
+        const int mine = begin + 32 * j + lane;
+        const int in_page = x->pages ? mine - divide(mine, x->by_page) * x->page_size : mine;
+        const int64_t offset = page[j] * s->page_bytes + in_page * s->token_bytes;
+        for (int r = 0; r < 32 && begin + 32 * j + r < end; r += rows) {
+            const char *from = s->base + __shfl_sync(0xffffffffu, offset, r + row) + 16 * chunk;
+            const int at = begin + 32 * j + r + row, in_tile = at - tile;
+            if (at < end && chunk < chunks)
+                cp_async_16(slot + in_tile * s->row_bytes + in_tile / size * SHIFT + 16 * chunk,
+                            from);
+        }
+    }
+}
+
 /* A part that lies in runs. All 32 lanes. */
 DEV void load_runs(const struct cta *c, const struct source *s, const struct runs *runs,
-                   const struct part *p, struct pipe *ring, uint32_t slots, int range, int lane) {
+                   const struct part *p, bool by_rows, struct pipe *ring, uint32_t slots, int range,
+                   int lane) {
     int32_t page[RUNS] = {0}, next[RUNS] = {0};
     int tile = p->begin / STEP * STEP;
     if (runs->pages)
@@ -240,11 +264,16 @@ DEV void load_runs(const struct cta *c, const struct source *s, const struct run
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(ring);
         trace_enter(c->trace, range);
-        if (lane == 0)
-            mbarrier_arrive_expect_tx(pipe_full(ring), (end - begin) * s->row_bytes);
-        __syncwarp();
-        copy_runs(s, runs, page, tile, begin, end, slots + ring->slot * SLOT_BYTES, pipe_full(ring),
-                  lane);
+        if (by_rows) {
+            copy_rows(s, runs, page, tile, begin, end, slots + ring->slot * SLOT_BYTES, lane);
+            cp_async_mbarrier_arrive(pipe_full(ring));
+        } else {
+            if (lane == 0)
+                mbarrier_arrive_expect_tx(pipe_full(ring), (end - begin) * s->row_bytes);
+            __syncwarp();
+            copy_runs(s, runs, page, tile, begin, end, slots + ring->slot * SLOT_BYTES,
+                      pipe_full(ring), lane);
+        }
         trace_enter(c->trace, TRACE_other);
         pipe_next(ring);
 #pragma unroll
@@ -269,7 +298,7 @@ DEV void load(const struct cta *c, struct pipe ring, bool is_k, int lane) {
         trace_enter(c->trace, TRACE_griddepcontrol_wait);
         pdl_wait();
         if (runs.tokens)
-            load_runs(c, &source, &runs, &p, &ring, slots, range, lane);
+            load_runs(c, &source, &runs, &p, a->by_rows, &ring, slots, range, lane);
         else
             load_adjacent(c, &source, &p, &ring, slots, range, lane);
     }
@@ -575,10 +604,10 @@ DEV void args_touch(const struct gqa_args *a) {
         asm volatile("" ::"r"(words[i]));
 }
 
-DEV void init_barriers(struct smem *s) {
+DEV void init_barriers(struct smem *s, int loaders) {
     for (int i = 0; i < DEPTH; i++) {
-        mbarrier_init(smem_addr(&s->k_full[i]), 1);
-        mbarrier_init(smem_addr(&s->v_full[i]), 1);
+        mbarrier_init(smem_addr(&s->k_full[i]), loaders);
+        mbarrier_init(smem_addr(&s->v_full[i]), loaders);
         mbarrier_init(smem_addr(&s->k_empty[i]), GROUP_WARPS);
         mbarrier_init(smem_addr(&s->v_empty[i]), GROUP_WARPS);
     }
@@ -603,7 +632,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     trace_enter(&trace, TRACE_prologue);
     if (warp == LOAD_K_WARP) {
         if (lane == 0)
-            init_barriers(smem);
+            init_barriers(smem, args.by_rows ? 32 : 1);
         __syncwarp();
     }
     if (args.finish >= GQA_FINISH_ATOMIC)

@@ -28,6 +28,19 @@ DEV void cp_async_bulk_g2s(uint32_t to, const void *from, uint32_t bytes, uint32
                  : "memory");
 }
 
+/* --- Copies by threads --- */
+
+/* 16 bytes, both addresses multiples of that; past L1. */
+DEV void cp_async_16(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+/* Arrive at `bar` once all earlier cp.async of this thread are done; it is one of the arrivals that
+ * the barrier counts. */
+DEV void cp_async_mbarrier_arrive(uint32_t bar) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+
 /* --- Clusters --- */
 
 DEV uint32_t cluster_ctarank(void) {

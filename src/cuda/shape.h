@@ -45,6 +45,10 @@
 #define GQA_SM100_K_TOKENS       128
 #define GQA_SM100_V_TOKENS(bytes, d)                                                               \
     (GQA_SM100_K_TOKENS * GQA_SM100_SPAN(bytes, d) / (bytes) / GQA_SM100_V_ROWS(d))
+/* A bulk copy costs its SM 40 ns however short (H200: 64 of 256 bytes took 2.6 us): rows of which
+ * fewer bytes lie together are copied by threads, 16 bytes at a time. */
+#define GQA_LEAST_RUN_sm90 2048
+
 /* decode_sm90.cu: tiles of about 16 KB; two groups of attend warps where registers and the space
  * for their results allow; as many stages as fit beside a CTA of the combine, which then waits on
  * the same SM, at most 12. */
