@@ -589,6 +589,8 @@ void decode_statement(struct parser *p, const char *opcode, u32 len, ref guard, 
     op_rows[d.row].decode(&d);
     if (!in.fn)
         dec_fail(&d, "this form is not supported");
+    if (guard == REF_NONE && (dec_has(&d, "aligned") || !strcmp(op_rows[d.row].base, "bar")))
+        in.flags |= INSN_MEET;
     if (p->nuses > in.uses) {
         p->uses[p->nuses - 1].last = 1;
     } else {

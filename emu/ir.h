@@ -145,6 +145,9 @@ struct insn {
     u32 uses;   /* first entry in function.uses (registers read and written) */
 };
 
+/* insn.flags: .aligned: lanes of the warp wait here for the others (warp_meet) */
+#define INSN_MEET (1u << 31)
+
 enum { /* insn.sem */
        SEM_WEAK = 0,
        SEM_RELAXED = 1,

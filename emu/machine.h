@@ -320,6 +320,8 @@ int warp_exit(struct warp *w, u32 mask);
 /* Waits until all lanes of `members` that live stand at this instruction and merges them; true
  * when they do (the caller then acts for split.mask). */
 bool warp_collect(struct warp *w, const struct insn *i, u32 members, bool same_pc);
+/* The same for all lanes at an .aligned instruction, as long as some may still come. */
+bool warp_meet(struct warp *w, const struct insn *i);
 
 /* --- launch.c --- */
 

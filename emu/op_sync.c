@@ -50,20 +50,8 @@ static void bar_arrive(struct warp *w, const struct insn *i, u32 m, u32 id, u32 
     check_bar_arrive(w, b);
 }
 
-/* With late rejoin, .aligned instructions too bring the lanes together; false: not all are here. */
-static bool aligned(struct warp *w, const struct insn *i, u32 *m) {
-    if (*m == w->live || !w->cta->grid->emu->opt.late_rejoin || i->guard != REF_NONE)
-        return true;
-    if (!warp_collect(w, i, w->live, true))
-        return false;
-    *m = w->splits[w->cur].mask;
-    return true;
-}
-
 /* sem: aligned form; n: kind; imm: 0 popc, 1 and, 2 or */
 static int op_bar(struct warp *w, const struct insn *i, u32 m) {
-    if (i->sem && !w->splits[w->cur].token && !aligned(w, i, &m))
-        return BLOCK;
     struct split *s = &w->splits[w->cur];
     struct cta *c = w->cta;
     u32 l = (u32)__builtin_ctz(m), id = ((const u32 *)reg_at(w, i->a))[l];
@@ -172,8 +160,6 @@ void cluster_barrier_exit(struct cta *c) {
 
 static int op_cluster_arrive(struct warp *w, const struct insn *i, u32 m) {
     struct cluster *cl = w->cta->cluster;
-    if (i->n && !aligned(w, i, &m))
-        return BLOCK;
     if (w->cluster_arrived & m)
         emu_report(w, i, EMU_BARRIER, "barrier.cluster: lanes 0x%08x arrive twice without waiting",
                    w->cluster_arrived & m);

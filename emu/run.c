@@ -268,7 +268,11 @@ static void warp_run(struct emu *e, struct warp *w, u32 quantum) {
             m &= g;
         }
         int r = NEXT;
-        if (m) {
+        if (i->flags & INSN_MEET && m != w->live && !s->token && !warp_meet(w, i)) {
+            r = BLOCK;
+        } else if (m) {
+            s = &w->splits[w->cur];
+            m = i->flags & INSN_MEET ? s->mask : m;
             if (checked)
                 check_registers(w, i, m);
             r = i->fn(w, i, m);

@@ -43,6 +43,13 @@ static void join_check(struct warp *w, s32 j) {
         join_complete(w, j);
 }
 
+/* The last split that is not at a join: nobody comes whom it could wait for. */
+static void release_last(struct warp *w) {
+    struct split *s = &w->splits[0];
+    if (w->nsplits == 1 && s->state == SPLIT_COLLECT && w->code[s->pc].flags & INSN_MEET)
+        s->state = SPLIT_RUN;
+}
+
 /* Splits standing at their join arrive there, until none does. */
 void splits_arrive(struct warp *w) {
     for (u32 k = 0; k < w->nsplits;) {
@@ -57,6 +64,7 @@ void splits_arrive(struct warp *w) {
         join_check(w, j);
         k = 0;
     }
+    release_last(w);
 }
 
 int op_bra(struct warp *w, const struct insn *i, u32 m) {
@@ -195,4 +203,11 @@ bool warp_collect(struct warp *w, const struct insn *i, u32 members, bool same_p
     }
     (void)i;
     return true;
+}
+
+/* Lanes that come by different ways to one .aligned instruction are not always together there: the
+ * ways may have no common post-dominator before it (a branch on a uniform value behind a branch on
+ * the lane, threaded by the compiler).  The ISA asks only that all execute the same instruction. */
+bool warp_meet(struct warp *w, const struct insn *i) {
+    return w->nsplits == 1 || warp_collect(w, i, w->live, true);
 }
