@@ -91,6 +91,48 @@ static int op_st(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
+/* The common store: n words of 4 bytes. */
+static inline int store_words(struct warp *w, const struct insn *i, u32 m, u32 n) {
+    const u32 *r[4];
+    bool changed = false;
+    for (u32 k = 0; k < n; k++)
+        r[k] = reg_at(w, n == 1 ? i->d : i->ops[k]);
+    FOR_LANES(l, m) {
+        const u64 a = lane_address(w, i, i->a, l);
+        u32 *p = mem_at(w, i, l, i->space, a, 4 * n, ACC_WRITE), differ = 0;
+        for (u32 k = 0; k < n; k++)
+            differ |= p[k] ^ r[k][l];
+        if (w->check)
+            check_mem(w, i, l, i->space, a, 4 * n, ACC_WRITE | (differ ? 0u : (u32)ACC_SAME));
+        changed |= differ != 0;
+        for (u32 k = 0; k < n; k++)
+            p[k] = r[k][l];
+    }
+    w->cta->grid->emu->progress += changed;
+    return NEXT;
+}
+static int op_st_4(struct warp *w, const struct insn *i, u32 m) {
+    return store_words(w, i, m, 1);
+}
+static int op_st_16(struct warp *w, const struct insn *i, u32 m) {
+    return store_words(w, i, m, 4);
+}
+static int op_ld_16(struct warp *w, const struct insn *i, u32 m) {
+    u32 *r[4];
+    for (u32 k = 0; k < 4; k++)
+        r[k] = reg_at(w, i->ops[k]);
+    FOR_LANES(l, m) {
+        const u64 a = lane_address(w, i, i->a, l);
+        const u32 *p = mem_at(w, i, l, i->space, a, 16, ACC_READ);
+        if (w->check)
+            check_mem(w, i, l, i->space, a, 16, ACC_READ);
+        const u32 v[4] = {p[0], p[1], p[2], p[3]}; /* a register may hold the address */
+        for (u32 k = 0; k < 4; k++)
+            r[k][l] = v[k];
+    }
+    return NEXT;
+}
+
 /* Arguments of a call. */
 static int op_ld_call(struct warp *w, const struct insn *i, u32 m) {
     const u8 *base = reg_at(w, i->a);
@@ -186,6 +228,12 @@ static void address(struct dec *d, struct opnd *o) {
     in->flags |= wide ? MEM_WIDE_ADDR : 0u;
 }
 
+/* Plain accesses of words: no conversion, no order, not local memory (which is counted). */
+static bool plain_words(const struct insn *in) {
+    return in->size == 4 && !(in->flags & (MEM_WIDE_REG | MEM_NC)) && !(in->sem & 15) &&
+           in->space != SP_LOCAL;
+}
+
 void dec_ld(struct dec *d) {
     struct insn *in = d->in;
     enum type t = dec_type(d, 0);
@@ -200,9 +248,8 @@ void dec_ld(struct dec *d) {
     if (dec_has(d, "nc"))
         in->flags |= MEM_NC;
     in->fn = op_ld;
-    if (in->n == 1 && in->size == 4 && !(in->flags & (MEM_SEXT | MEM_WIDE_REG | MEM_NC)) &&
-        !(in->sem & 15) && in->space != SP_LOCAL)
-        in->fn = op_ld_4;
+    if (plain_words(in))
+        in->fn = in->n == 1 ? op_ld_4 : in->n == 4 ? op_ld_16 : op_ld;
     struct opnd *a = &d->op[1].sub[0];
     if (in->space == SP_PARAM && a->kind == OP_SYM && a->sym->kind == SYM_PARAM) {
         s64 off = (s64)a->sym->addr + a->integer;
@@ -228,6 +275,8 @@ void dec_st(struct dec *d) {
     if (d->in->space == SP_PARAM || d->in->space == SP_CONST)
         dec_fail(d, "this space cannot be written");
     d->in->fn = op_st;
+    if (plain_words(d->in))
+        d->in->fn = d->in->n == 1 ? op_st_4 : d->in->n == 4 ? op_st_16 : op_st;
 }
 
 /* --- mov --- */
