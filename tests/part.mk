@@ -9,7 +9,7 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/internal.a
 
 # What builds for itself, without sanitizers, says the same in every build.
 ifeq ($(SAN),)
-TESTS += tests/test_header tests/test_neon tests/test_avx512 tests/test_dev
+TESTS += tests/test_header tests/test_neon tests/test_avx512 tests/test_dev tests/test_perfetto
 endif
 
 # The PTX of kernels that do not record reads no clock.

@@ -5,6 +5,7 @@
 #include "trace.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +107,8 @@ static char *read_file(const char *path) {
 }
 
 /* What the Trace Event Format asks of an event: its phase; X: name, pid, tid, ts and dur >= 0, and
- * on one thread no two that overlap without one holding the other. */
+ * on one thread no two that overlap without one holding the other. What Perfetto asks besides:
+ * whole nanoseconds, or it rounds two neighbours into each other and drops one; no thread 0. */
 TEST(chrome_json_is_of_the_trace_event_format) {
     const struct trace t = by_hand();
     char path[] = "/tmp/test_trace.json.XXXXXX";
@@ -124,6 +126,7 @@ TEST(chrome_json_is_of_the_trace_event_format) {
         const char *phase = json_string_value(json_object_get(event, "ph"));
         const json_t *pid = json_object_get(event, "pid"), *tid = json_object_get(event, "tid");
         CHECK(phase && json_is_integer(pid) && json_is_integer(tid));
+        CHECK(json_integer_value(pid) > 0 && json_integer_value(tid) > 0);
         CHECK(json_is_string(json_object_get(event, "name")));
         if (!strcmp(phase, "M")) {
             named += json_is_object(json_object_get(event, "args"));
@@ -132,6 +135,7 @@ TEST(chrome_json_is_of_the_trace_event_format) {
         const double ts = json_number_value(json_object_get(event, "ts")),
                      dur = json_number_value(json_object_get(event, "dur"));
         double *end = &last[json_integer_value(tid) % 16];
+        CHECK(fabs(remainder(1000 * ts, 1)) < 1e-6 && fabs(remainder(1000 * dur, 1)) < 1e-6);
         CHECK(!strcmp(phase, "X") && ts >= *end - 1e-9 && dur >= 0);
         *end = ts + dur;
         complete++;

@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Chrome's trace event format: a process per CTA, a thread per warp, a complete event ("X") per
- * span, microseconds. Ref: "Trace Event Format", the Chromium project. */
+ * span, microseconds. Ref: "Trace Event Format", the Chromium project.
+ *
+ * Perfetto counts in whole nanoseconds and drops an event that overlaps its neighbour, which the
+ * rounded end of one and the rounded length of the next do; so ends are rounded here. It takes
+ * thread 0 for one and the same idle thread of all processes; so numbers start at 1, and no two
+ * warps share one. */
 #include "trace.h"
 
 #include <errno.h>
+#include <math.h>
+
+enum { WARPS_OF_A_CTA = 64 };
 
 /* CTAs of the combine are numbered on from decode's. */
 static int process_of(const struct trace *t, const struct gqa_trace_span *s) {
-    return s->kernel[0] == 'c' ? t->decode_ctas + s->cta : s->cta;
+    return 1 + (s->kernel[0] == 'c' ? t->decode_ctas + s->cta : s->cta);
+}
+
+static int thread_of(const struct trace *t, const struct gqa_trace_span *s) {
+    return process_of(t, s) * WARPS_OF_A_CTA + s->warp;
 }
 
 static const char *const kinds[] = {"other",   "setup",   "wait",    "load",  "multiply",
@@ -28,7 +40,7 @@ void trace_json_text(FILE *out, const char *text) {
 
 static void write_names(FILE *out, const struct trace *t, const struct trace_lane *lane) {
     const struct gqa_trace_span *s = lane->spans;
-    const int process = process_of(t, s);
+    const int process = process_of(t, s), thread = thread_of(t, s);
     char label[64];
     trace_label(lane, label, sizeof label);
     fprintf(out,
@@ -38,7 +50,7 @@ static void write_names(FILE *out, const struct trace *t, const struct trace_lan
             "{\"sort_index\":%d}},\n"
             "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
             "\"%s, warp %d\"}},\n",
-            process, s->warp, s->kernel, s->cta, s->sm, process, s->warp, process, process, s->warp,
+            process, thread, s->kernel, s->cta, s->sm, process, thread, process, process, thread,
             label, s->warp);
 }
 
@@ -58,11 +70,12 @@ int trace_write_chrome(const struct trace *t, const char *path) {
         write_names(out, t, &t->lanes[i]);
     for (size_t i = 0; i < t->info.spans; i++) {
         const struct gqa_trace_span *s = &t->spans[i];
+        const double begin = rint(s->begin), end = rint(s->end);
         fprintf(out,
-                "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,"
-                "\"dur\":%.4f,\"args\":{\"tile\":%d}}%s\n",
-                s->name, kinds[s->kind], process_of(t, s), s->warp, s->begin / 1000,
-                (s->end - s->begin) / 1000, s->tile, i + 1 < t->info.spans ? "," : "");
+                "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
+                "\"dur\":%.3f,\"args\":{\"tile\":%d}}%s\n",
+                s->name, kinds[s->kind], process_of(t, s), thread_of(t, s), begin / 1000,
+                (end - begin) / 1000, s->tile, i + 1 < t->info.spans ? "," : "");
     }
     fprintf(out, "]}\n");
     const int failed = ferror(out);

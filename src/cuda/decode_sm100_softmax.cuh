@@ -38,7 +38,8 @@ DEV void softmax_begin(const struct cta *c, struct softmax *x, const struct work
     const float k_scale = k_scale_of(a, &w->u);
     x->factor = (a->softcap > 0 ? a->scale / a->softcap * (2 * LOG2E) : a->scale_log2) * k_scale;
     x->cap = a->softcap * LOG2E;
-    x->late = x->factor > 0 && !(x->cap > 0);
+    /* Neither zero nor negative, nor is their product: minus infinity stays what it is. */
+    x->late = a->scale_log2 > 1e-15f && k_scale > 1e-15f && !(a->softcap > 0);
     x->full_begin = 0;
     x->full_end = w->p.end;
 #pragma unroll
