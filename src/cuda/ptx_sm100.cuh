@@ -13,20 +13,6 @@ DEV void st_shared_v2(uint32_t addr, uint32_t a, uint32_t b) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(addr), "r"(a), "r"(b) : "memory");
 }
 
-/* --- mbarrier, in a cluster --- */
-
-/* With cluster scope: the phase was completed by another CTA with st.async. */
-DEV bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity) {
-    uint32_t done;
-    asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;\n\t}"
-                 : "=r"(done)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-    return done;
-}
-
 /* --- Named barriers: ids 1 to 15, threads a multiple of 32 --- */
 
 DEV void bar_sync(int id, int threads) {
