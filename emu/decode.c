@@ -104,7 +104,6 @@ void dec_nops(struct dec *d, u32 lo, u32 hi) {
 void *dec_alloc(struct dec *d, size_t bytes) {
     return arena_alloc(d->p->mem, bytes);
 }
-
 ref *dec_refs(struct dec *d, u32 n) {
     ref *r = arena_alloc(d->p->mem, n * sizeof *r);
     d->in->ops = r;
@@ -285,13 +284,8 @@ void dec_keep_use(struct dec *d, ref r, u32 lane_bytes, bool write) {
     p->uses[p->nuses++] = (struct use){.r = r & ~3u, .bytes = (u8)lane_bytes, .written = write};
 }
 
-/* A list of one is its element: `ld.global.b32 {%r1}, [%rd1]`. */
-static struct opnd *only(struct opnd *o) {
-    return o->kind == OP_VEC && o->nsub == 1 ? &o->sub[0] : o;
-}
-
 ref dec_any(struct dec *d, struct opnd *o, bool write, u32 *lane_bytes) {
-    o = only(o);
+    o = dec_only(o);
     if (o->part)
         dec_fail(d, "part .%s of a register: not in this instruction", o->part);
     if (o->kind != OP_REG || !o->lane_bytes)
@@ -304,7 +298,7 @@ ref dec_any(struct dec *d, struct opnd *o, bool write, u32 *lane_bytes) {
 ref dec_dst(struct dec *d, struct opnd *o, enum type t) {
     if (t == T_PRED)
         return dec_pred(d, o, true);
-    o = only(o);
+    o = dec_only(o);
     if (o->kind == OP_SINK)
         return REF(BANK_REG, 0) | REF_SINK;
     if (o->kind != OP_REG)
@@ -354,7 +348,7 @@ ref dec_src(struct dec *d, struct opnd *o, enum type t) {
         return dec_pred(d, o, false);
     u32 lane = lane_bytes_of(t);
     ref r;
-    o = only(o);
+    o = dec_only(o);
     switch (o->kind) {
     case OP_REG:
         if (o->lane_bytes != lane)

@@ -186,7 +186,7 @@ static void data_operands(struct dec *d, struct opnd *o, enum type t, bool write
     if (t == T_S8 || t == T_S16 || t == T_S32)
         in->flags |= MEM_SEXT;
     if (in->n == 1) {
-        in->d = data_reg(d, o->kind == OP_VEC && o->nsub == 1 ? &o->sub[0] : o, t, write);
+        in->d = data_reg(d, dec_only(o), t, write);
         return;
     }
     if (o->kind != OP_VEC || o->nsub != in->n)

@@ -230,6 +230,10 @@ const char *dec_prefix(struct dec *d, const char *prefix);
 /* Index of the first word out of a NULL-terminated list, -1 none. */
 int dec_one_of(struct dec *d, const char *const *list);
 void dec_nops(struct dec *d, u32 lo, u32 hi);
+/* A list of one is its element: `ld.global.b32 {%r1}, [%rd1]`. */
+static inline struct opnd *dec_only(struct opnd *o) {
+    return o->kind == OP_VEC && o->nsub == 1 ? &o->sub[0] : o;
+}
 ref dec_dst(struct dec *d, struct opnd *o, enum type t);
 ref dec_src(struct dec *d, struct opnd *o, enum type t);
 ref dec_pred(struct dec *d, struct opnd *o, bool write);
