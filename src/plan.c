@@ -18,7 +18,7 @@
 enum { MAX_CLUSTER = 16, INVARIANT_TOKENS = 512 };
 
 /* What is known of a family of kernels; times in us, rates in bytes per us, measured on an H200 by
- * bench/sweep (2026-11-30) and fitted. sm90: 9 % RMS over 947 ways to run 68 shapes, 6 % over those
+ * bench/sweep (2026-11-30) and fitted. sm90: 7 % RMS over 947 ways to run 68 shapes, 6 % over those
  * within 15 % of the best; the choice is 1.00 x the best at the median, 1.13 x at worst. The
  * numbers of sm100 are an earlier sm90's, scaled where memory says so: nobody has timed it. */
 struct family {
@@ -30,8 +30,10 @@ struct family {
     bool has_pdl;     /* launch attribute and instructions */
     double launch;    /* until the first bytes, and after the last */
     double tall;      /* more of that, for row tiles above 8 */
+    double tall_rate; /* of sm_rate, for each doubling of the tile; 0: the same */
     double sm_rate;   /* what one SM reads at most; less by `narrow` for heads up to 64 wide, by */
     double narrow, wide, memory;       /* `wide` above 128; `memory`: what all SMs read */
+    double few;                        /* CTAs: with so many, memory takes twice as long */
     double power;                      /* how sharply the slower of the two decides */
     double wave;                       /* a second wave of CTAs */
     double crowd;                      /* no SM is idle where the next kernel's CTAs could start */
@@ -53,9 +55,10 @@ static const struct family families[] = {
     },
     [KERNEL_sm90] = {
         .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_levels = true,
-        .has_pdl = true, .launch = 3.09, .tall = 0.64, .sm_rate = 93.8e3, .narrow = 0.99,
-        .wide = 0.47, .memory = 4.67e6, .power = 2.2, .wave = 3.0, .crowd = 0.65, .cluster = 0.17,
-        .per_cta = 0.025, .combine = 1.37, .per_split = 0.026, .shares = 4.6,
+        .has_pdl = true, .launch = 3.01, .tall = 0.17, .sm_rate = 128e3, .tall_rate = 0.52,
+        .narrow = 1.07, .wide = 0.65, .memory = 5.2e6, .few = 16.6, .power = 2.08, .wave = 3.64,
+        .crowd = 0.70, .cluster = 0.33, .per_cta = 0.025, .combine = 1.37, .per_split = 0.028,
+        .shares = 4.6,
     },
     [KERNEL_sm100] = {.name = "sm100", SM100},
     [KERNEL_sm100s] = {.name = "sm100s", SM100},
@@ -238,7 +241,10 @@ static double predict(const struct plan_part *part, const struct gqa_problem *p,
         const double most = plan_copies_rows(p) ? ROW_RATE : run_bytes(p) / COPY_US;
         rate = most < rate ? most : rate;
     }
-    const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132);
+    for (int rows = 8; f->tall_rate > 0 && rows < row->group; rows *= 2)
+        rate *= f->tall_rate;
+    const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132) /
+                          (1 + f->few / (double)c->ctas);
     int64_t waves = 1;
     double busy = total / (double)c->ctas;
     if (c->schedule != GQA_SCHED_SHARES) {
@@ -390,14 +396,14 @@ static bool is_ragged(const struct gqa_problem *p) {
            expected_tokens(p) == p->kv_len_expected;
 }
 
-/* Several clusters per unit, where one does not fill the machine. */
+/* Several clusters per unit, the largest, where one does not fill the machine but all fit: more of
+ * them, or smaller ones, were always slower (H200). */
 static void offer_all_levels(struct search *s, struct candidate c, int64_t grains) {
     const int64_t room = auto_slots(s->part);
-    for (int cluster = 4; cluster <= MAX_CLUSTER; cluster += cluster < 8 ? 1 : 2)
-        for (int n = 2; n * cluster <= grains && n * c.units <= room &&
-                        n * cluster * c.units <= 2 * s->part->sms;
-             n++)
-            offer_levels(s, c, n, cluster);
+    const int64_t fit = cluster_capacity(s->part, MAX_CLUSTER);
+    for (int n = 2;
+         n * MAX_CLUSTER <= grains && n * c.units <= room && n * MAX_CLUSTER * c.units <= fit; n++)
+        offer_levels(s, c, n, MAX_CLUSTER);
 }
 
 static void offer_auto(struct search *s, struct candidate c, const struct family *f) {
@@ -405,7 +411,7 @@ static void offer_auto(struct search *s, struct candidate c, const struct family
     const int64_t grains = ceil_div(expected_tokens(s->p), GQA_GRAIN);
     const int64_t room = auto_slots(s->part);
     const int sum = s->p->reduction == GQA_REDUCE_ATOMIC ? GQA_FINISH_ATOMIC : GQA_FINISH_CLUSTER;
-    const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2);
+    const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2 + GQA_UNIT_GRAINS);
     const bool can_share = s->p->batch <= 4096 && most < INT32_MAX;
     if (can_share && is_ragged(s->p)) {
         offer_shares(s, c);

@@ -65,7 +65,8 @@ DEV struct sources sources_of(const struct gqa_args *a, const struct unit *u) {
     } else {
         const struct shares all = shares_of(a);
         const int inner = u->index - u->sequence * a->kv_heads * a->row_tiles;
-        const int at = grains_before(a, u->sequence) + inner * u->grains;
+        const int at =
+            grains_before(a, u->sequence) + inner * (GQA_UNIT_GRAINS + u->grains) + GQA_UNIT_GRAINS;
         const int first = share_owner(&all, at);
         x.count = share_owner(&all, at + u->grains - 1) - first + 1;
         x.base = 2 * first;

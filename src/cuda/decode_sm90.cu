@@ -227,23 +227,38 @@ DEV void copy_runs(const struct source *s, const struct runs *x, const int32_t p
 }
 
 /* A tile's rows, tokens [begin, end), 16 bytes a lane; `page` as pages_fetch leaves it for runs of
- * one token. As many lanes share a row as have a part of it, up to a power of two. */
+ * one token. As many lanes share a row as have a part of it, up to a power of two. Addresses of
+ * several rows are worked out before the first is copied: they wait for shuffles. */
 DEV void copy_rows(const struct source *s, const struct runs *x, const int32_t page[RUNS], int tile,
                    int begin, int end, uint32_t slot, int lane) {
-    const int chunks = s->row_bytes / 16, size = TILE / s->pieces;
+    enum { BATCH = 8 };
+    const int chunks = s->row_bytes / 16, gap = s->pieces > 1 ? SHIFT : 0;
     const int shift = chunks > 16 ? 5 : chunks > 8 ? 4 : chunks > 4 ? 3 : 2;
     const int row = lane >> shift, chunk = lane & ((1 << shift) - 1), rows = 32 >> shift;
 #pragma unroll
     for (int j = 0; j < RUNS; j++) {
         const int mine = begin + 32 * j + lane;
         const int in_page = x->pages ? mine - divide(mine, x->by_page) * x->page_size : mine;
-        const int64_t offset = page[j] * s->page_bytes + in_page * s->token_bytes;
-        for (int r = 0; r < 32 && begin + 32 * j + r < end; r += rows) {
-            const char *from = s->base + __shfl_sync(0xffffffffu, offset, r + row) + 16 * chunk;
-            const int at = begin + 32 * j + r + row, in_tile = at - tile;
-            if (at < end && chunk < chunks)
-                cp_async_16(slot + in_tile * s->row_bytes + in_tile / size * SHIFT + 16 * chunk,
-                            from);
+        const char *from = s->base + page[j] * s->page_bytes + in_page * s->token_bytes;
+        const int last = chunk < chunks ? end - begin - 32 * j : 0;
+        const int in_tile = begin - tile + 32 * j;
+#pragma unroll 1
+        for (int first = row; first < 32 && begin + 32 * j + first - row < end;
+             first += BATCH * rows) {
+            const char *at[BATCH];
+#pragma unroll
+            for (int k = 0; k < BATCH; k++)
+                at[k] = (const char *)__shfl_sync(0xffffffffu, (uint64_t)from,
+                                                  (first + k * rows) % 32) +
+                        16 * chunk;
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) {
+                const int r = first + k * rows;
+                if (r < 32 && r < last)
+                    cp_async_16(slot + (in_tile + r) * s->row_bytes +
+                                    (in_tile + r) / QUARTER * gap + 16 * chunk,
+                                at[k]);
+            }
         }
     }
 }

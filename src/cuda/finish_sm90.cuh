@@ -56,6 +56,7 @@ DEV struct deal deal_of(const struct gqa_args *a) {
 /* Merge this CTA's teams and send every item to its owner, with its row's max and sum. */
 DEV void cluster_send(const struct gqa_args *a, const struct merge_smem *x, struct inbox *in,
                       const struct deal *d, int teams, int t, int threads) {
+#pragma unroll(SLICES > 1 ? 1 : 2)
     for (int i = t; i < ITEMS; i += threads) {
         const int owner = i * d->cluster / ITEMS, mine = i - deal_first(a, owner);
         const struct merged m = merge_teams(x, teams, i / QUADS, i % QUADS);
@@ -73,38 +74,50 @@ DEV int cluster_bytes(const struct deal *d) {
     return d->cluster * ((d->last - d->first) * 16 + rows * 8);
 }
 
-/* Item `mine`, a quad of row r, over the sources lane and lane + lanes. */
+/* Item `mine`, a quad of row r, over the sources lane, lane + lanes, ...; two at a time. */
 DEV struct merged inbox_sum(const struct inbox *in, const struct deal *d, int mine, int r, int lane,
                             int lanes) {
+    enum { AT_ONCE = 2 };
     struct merged m = {NEG_LARGE, 0, {0, 0, 0, 0}};
-    float2 ml[2];
-    float4 o[2];
+    for (int first = lane; first < d->cluster; first += AT_ONCE * lanes) {
+        float2 ml[AT_ONCE];
+        float4 o[AT_ONCE];
+        float max = m.max;
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const int s = lane + j * lanes;
-        ml[j] = make_float2(NEG_LARGE, 0);
-        o[j] = make_float4(0, 0, 0, 0);
-        if (s < d->cluster) {
-            ml[j] = *(const float2 *)in->ml[s][r];
-            o[j] = *(const float4 *)in->o[s * d->pitch + mine];
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int s = first + j * lanes;
+            ml[j] = make_float2(NEG_LARGE, 0);
+            o[j] = make_float4(0, 0, 0, 0);
+            if (s < d->cluster) {
+                ml[j] = *(const float2 *)in->ml[s][r];
+                o[j] = *(const float4 *)in->o[s * d->pitch + mine];
+            }
+            max = ml[j].y != 0 ? fmaxf(max, ml[j].x) : max;
         }
-        m.max = ml[j].y != 0 ? fmaxf(m.max, ml[j].x) : m.max;
-    }
+        const float keep = ex2_approx_ftz(m.max - max);
+        m.max = max;
+        m.sum *= keep;
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const bool used = ml[j].y != 0;
-        const float weight = used ? ex2_approx_ftz(ml[j].x - m.max) : 0.0f;
-        m.sum += used ? weight * ml[j].y : 0.0f;
-        m.o[0] += used ? weight * o[j].x : 0.0f;
-        m.o[1] += used ? weight * o[j].y : 0.0f;
-        m.o[2] += used ? weight * o[j].z : 0.0f;
-        m.o[3] += used ? weight * o[j].w : 0.0f;
+        for (int i = 0; i < 4; i++)
+            m.o[i] *= keep;
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const bool used = ml[j].y != 0;
+            const float weight = used ? ex2_approx_ftz(ml[j].x - max) : 0.0f;
+            m.sum += used ? weight * ml[j].y : 0.0f;
+            m.o[0] += used ? weight * o[j].x : 0.0f;
+            m.o[1] += used ? weight * o[j].y : 0.0f;
+            m.o[2] += used ? weight * o[j].z : 0.0f;
+            m.o[3] += used ? weight * o[j].w : 0.0f;
+        }
     }
     return m;
 }
 
-/* Over `lanes` neighbours, 2, 4 or 8; the result is in all of them. All 32 lanes. */
+/* Over `lanes` neighbours, 1, 2, 4 or 8; the result is in all of them. All 32 lanes. */
 DEV void merged_join(struct merged *m, int lanes) {
+    if (lanes == 1)
+        return;
     float max = m->max;
 #pragma unroll
     for (int step = 1; step < 8; step *= 2)
@@ -134,7 +147,9 @@ struct collector {
 };
 
 DEV struct collector collector_of(const struct deal *d, int t, int threads) {
-    const int shift = d->cluster > 4 ? 3 : d->cluster > 2 ? 2 : 1;
+    int shift = d->cluster > 4 ? 3 : d->cluster > 2 ? 2 : 1;
+    while (shift && (d->last - d->first) << shift > threads)
+        shift--;
     const struct collector x = {t & ((1 << shift) - 1), 1 << shift, threads >> shift,
                                 d->first + (t >> shift)};
     return x;

@@ -156,7 +156,8 @@ DEV int split_grains(const struct gqa_args *a, const struct unit *u, int s, int 
 
 /* --- Equal shares: all counts fit 31 bits, the planner sees to it --- */
 
-/* The grains of the batch over `ctas` CTAs: the first `longer` CTAs take one more than `each`. */
+/* The grains of the batch, with GQA_UNIT_GRAINS in front of each unit's, over `ctas` CTAs: the
+ * first `longer` CTAs take one more than `each`. */
 struct shares {
     int total, each, longer;
 };
@@ -179,10 +180,10 @@ DEV int warp_sum(int x) {
 DEV int sequence_grain_count(const struct gqa_args *a, int sequence) {
     int grain, grains;
     sequence_grains(a, kv_length(a, sequence), query_count(a, sequence), &grain, &grains);
-    return grains;
+    return GQA_UNIT_GRAINS + grains;
 }
 
-/* Grains of the units of sequences before `sequence`. All 32 lanes. */
+/* Grains, counted so, of the units of sequences before `sequence`. All 32 lanes. */
 DEV int grains_before(const struct gqa_args *a, int sequence) {
     int sum = 0;
     for (int s = threadIdx.x % 32; s < sequence; s += 32)
@@ -240,21 +241,26 @@ DEV struct share share_of(const struct gqa_args *a, const struct shares *all, in
 /* The next part of the share; returns 0 at its end. Any subset of threads. */
 DEV int share_next(const struct gqa_args *a, struct share *x, int cta, int tile_rows,
                    struct unit *u, struct part *p) {
-    if (x->next >= x->end)
-        return 0;
-    *u = unit_of_sequence(a, x->sequence, 0);
-    while (x->next - x->base >= x->units * u->grains) {
-        x->base += x->units * u->grains;
-        x->sequence++;
+    while (x->next < x->end) {
         *u = unit_of_sequence(a, x->sequence, 0);
+        while (x->next - x->base >= x->units * (GQA_UNIT_GRAINS + u->grains)) {
+            x->base += x->units * (GQA_UNIT_GRAINS + u->grains);
+            x->sequence++;
+            *u = unit_of_sequence(a, x->sequence, 0);
+        }
+        const int all = GQA_UNIT_GRAINS + u->grains, inner = (x->next - x->base) / all;
+        const int start = x->base + inner * all + GQA_UNIT_GRAINS; /* its first grain */
+        const int from = max_int(0, x->next - start), to = min_int(x->end - start, u->grains);
+        x->next = start + max_int(to, 0);
+        if (from >= to) { /* the share ends in front of the unit's first grain */
+            x->next = x->end;
+            continue;
+        }
+        unit_set_inner(a, u, inner);
+        *p = part_of_grains(a, u, tile_rows, u->grain + from, u->grain + to, 2 * cta + (from == 0));
+        return 1;
     }
-    const int inner = (x->next - x->base) / u->grains;
-    const int start = x->base + inner * u->grains;
-    const int from = x->next - start, to = min_int(x->end - start, u->grains);
-    unit_set_inner(a, u, inner);
-    *p = part_of_grains(a, u, tile_rows, u->grain + from, u->grain + to, 2 * cta + (from == 0));
-    x->next = start + to;
-    return 1;
+    return 0;
 }
 
 #endif
