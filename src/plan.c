@@ -244,7 +244,7 @@ static double predict(const struct plan_part *part, const struct gqa_problem *p,
     for (int rows = 8; f->tall_rate > 0 && rows < row->group; rows *= 2)
         rate *= f->tall_rate;
     const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132) /
-                          (1 + f->few / (double)c->ctas);
+                          (1 + f->few / (double)(c->ctas < part->sms ? c->ctas : part->sms));
     int64_t waves = 1;
     double busy = total / (double)c->ctas;
     if (c->schedule != GQA_SCHED_SHARES) {
