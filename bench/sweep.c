@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Times every way to run a shape on a GPU: kernels x splits x reductions, beside the stream floor.
- * The planner's numbers (struct family in src/plan.c) come from its CSV.
+ * The planner's numbers (struct family, src/plan_model.c) come from its CSV.
  *
  *   sweep [--only "16/2 128"] [--kernel sm90] [--auto] [--rounds 3] [--device cuda:0] > sweep.csv
  *   sweep --features      pages, query tokens, FP8, ragged batches ... beside the plain step

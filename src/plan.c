@@ -1,90 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Candidates -> refuse with a reason -> score by predicted time -> take the best. The prediction
- * is a handful of measured numbers per family (struct family), nothing else is tuned here. */
-#include "plan.h"
+ * is plan_model.c's; nothing is tuned here. */
+#include "plan_model.h"
 #include "problem.h"
 #include "split_sm100.h"
 #include "status.h"
 
 #include "cuda/args.h"
 #include "cuda/kernels.h"
-#include "cuda/shape.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_CLUSTER = 16, INVARIANT_TOKENS = 512 };
 
-/* What is known of a family of kernels; times in us, rates in bytes per us, measured on an H200 by
- * bench/sweep (2026-11-30) and fitted. sm90: 7 % RMS over 947 ways to run 68 shapes, 6 % over those
- * within 15 % of the best; the choice is 1.00 x the best at the median, 1.13 x at worst. The
- * numbers of sm100 are an earlier sm90's, scaled where memory says so: nobody has timed it. */
-struct family {
-    const char *name;
-    int major, minor; /* needs this part ... */
-    bool exact;       /* ... and no other */
-    bool has_cluster; /* cluster and atomic finishes */
-    bool has_levels;  /* several clusters of a unit, merged by the second kernel */
-    bool has_pdl;     /* launch attribute and instructions */
-    double launch;    /* until the first bytes, and after the last */
-    double tall;      /* more of that, for row tiles above 8 */
-    double tall_rate; /* of sm_rate, for each doubling of the tile; 0: the same */
-    double sm_rate;   /* what one SM reads at most; less by `narrow` for heads up to 64 wide, by */
-    double narrow, wide, memory;       /* `wide` above 128; `memory`: what all SMs read */
-    double few;                        /* CTAs: with so many, memory takes twice as long */
-    double power;                      /* how sharply the slower of the two decides */
-    double wave;                       /* a second wave of CTAs */
-    double crowd;                      /* no SM is idle where the next kernel's CTAs could start */
-    double cluster, per_cta;           /* the exchange in a cluster; of that, per CTA */
-    double combine, per_split, shares; /* the second kernel; more of that with equal shares */
-};
-
-/* clang-format off */
-#define SM100                                                                                      \
-    .major = 10, .exact = true, .has_cluster = true, .has_pdl = true, .launch = 3.0, .tall = 0.63, \
-    .sm_rate = 100e3, .narrow = 0.82, .wide = 0.73, .memory = 7.2e6, .power = 3.6, .wave = 3.5,    \
-    .cluster = 0.24, .combine = 1.1, .per_split = 0.031, .shares = 4.5
-
-static const struct family families[] = {
-    [KERNEL_sm80] = {
-        .name = "sm80", .major = 8, .launch = 5.0, .tall = 0.8, .sm_rate = 40e3, .narrow = 0.84,
-        .wide = 0.5, .memory = 3.4e6, .power = 3.6, .wave = 3.5, .combine = 2.2, .per_split = 0.027,
-        .shares = 3.9,
-    },
-    [KERNEL_sm90] = {
-        .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_levels = true,
-        .has_pdl = true, .launch = 3.01, .tall = 0.17, .sm_rate = 128e3, .tall_rate = 0.52,
-        .narrow = 1.07, .wide = 0.65, .memory = 5.2e6, .few = 16.6, .power = 2.08, .wave = 3.64,
-        .crowd = 0.70, .cluster = 0.33, .per_cta = 0.025, .combine = 1.37, .per_split = 0.028,
-        .shares = 4.6,
-    },
-    [KERNEL_sm100] = {.name = "sm100", SM100},
-    [KERNEL_sm100s] = {.name = "sm100s", SM100},
-    [KERNEL_sm100d] = {.name = "sm100d", SM100},
-    [KERNEL_sm100o] = {.name = "sm100o", SM100},
-    [KERNEL_sm100u] = {.name = "sm100u", SM100},
-};
-/* clang-format on */
-
 static const struct plan_part parts[] = {
     {"sm_80", 8, 0, 108},    {"sm_86", 8, 6, 84},     {"sm_87", 8, 7, 16},
     {"sm_89", 8, 9, 142},    {"sm_90", 9, 0, 132},    {"sm_90a", 9, 0, 132},
     {"sm_100", 10, 0, 148},  {"sm_100a", 10, 0, 148}, {"sm_103", 10, 3, 148},
     {"sm_103a", 10, 3, 148}, {"sm_120", 12, 0, 188},  {"sm_120a", 12, 0, 188},
-};
-
-/* One way to run a problem. */
-struct candidate {
-    int row;
-    int row_tiles;
-    int64_t units;
-    int schedule, finish, splits, cluster;
-    int64_t ctas, slots, split_grains;
-    bool is_whole; /* shares are whole units if all sequences are equally long */
-    bool by_rule;  /* a published rule's: it may add 16-bit outputs, which we never choose */
-    double us;     /* predicted */
 };
 
 /* --- Parts and rows --- */
@@ -110,7 +45,7 @@ static bool no(char *why, size_t size, const char *format, ...) {
 }
 
 bool plan_row_runs(const struct plan_part *part, int row, char *why, size_t size) {
-    const struct family *f = &families[kernel_rows[row].arch];
+    const struct family *f = &plan_families[kernel_rows[row].arch];
     const int have = part->major * 10 + part->minor, need = f->major * 10 + f->minor;
     const bool is_family = need == 100 && have == 103; /* sm_100f: B200 and B300 */
     if (f->exact ? have != need && !is_family : have < need)
@@ -165,105 +100,6 @@ static bool row_fits(const struct kernel_row *row, const struct gqa_problem *p, 
     return true;
 }
 
-/* --- Work --- */
-
-/* Tokens of a sequence that are read, at the expected length. */
-static int64_t expected_tokens(const struct gqa_problem *p) {
-    int64_t n = p->kv_len_expected;
-    if (p->window_left >= 0 && p->window_left < INT32_MAX && p->window_left + p->q_tokens < n)
-        n = p->window_left + p->q_tokens;
-    return n > 0 ? n : 1;
-}
-
-static int64_t token_bytes(const struct gqa_problem *p) {
-    return (int64_t)gqa_type_bytes(p->kv_type) * (p->head_dim + p->head_dim_v);
-}
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-/* CTAs in clusters of n that fit at one per SM. A cluster lies within a GPC; an H200's 132 SMs form
- * GPCs of these sizes, judged by the clusters of 4, 8 and 16 that fit (30, 15, 7). Others: as if
- * all GPCs had 16. */
-static int64_t cluster_capacity(const struct plan_part *part, int n) {
-    static const int gpcs[] = {18, 18, 18, 18, 18, 18, 16, 8};
-    int64_t fit = 0;
-    for (size_t i = 0; i < sizeof gpcs / sizeof *gpcs; i++)
-        fit += gpcs[i] / n;
-    return n * (part->sms == 132 ? fit : part->sms / 16 * (16 / n));
-}
-
-/* What a bulk copy of sm90 costs its SM, however short; and what its lanes copy at most, row by
- * row, in bytes per us. */
-#define COPY_US  0.040
-#define ROW_RATE 45e3
-
-/* Bytes that lie together in K: what one bulk copy moves. */
-static double run_bytes(const struct gqa_problem *p) {
-    const bool adjacent = p->k.token == p->head_dim && p->v.token == p->head_dim_v;
-    const double tokens = !adjacent ? 1 : p->paging == GQA_CONTIGUOUS ? 1e9 : p->page_size;
-    return tokens * p->head_dim * (double)gqa_type_bytes(p->kv_type);
-}
-
-/* a and b overlap, but not quite: the larger one and a bit of the other. */
-static double overlap(double a, double b, double power) {
-    return pow(pow(a, power) + pow(b, power), 1 / power);
-}
-
-/* Tokens that a CTA computes on at a time, whether it has them or not. */
-static int tile_tokens(const struct kernel_row *row) {
-    const int bytes = (int)gqa_type_bytes(row->kv_type);
-    return row->arch == KERNEL_sm90 ? GQA_TILE_sm90(bytes, row->head_dim, row->group) : GQA_GRAIN;
-}
-
-bool plan_copies_rows(const struct gqa_problem *p) {
-    return run_bytes(p) < GQA_LEAST_RUN_sm90;
-}
-
-/* Partials of a unit that the second kernel merges (SHARES: not known here), or 1. */
-static int merged_parts(const struct candidate *c) {
-    return c->finish == GQA_FINISH_PARTIAL           ? c->splits + (c->schedule == GQA_SCHED_SHARES)
-           : c->finish == GQA_FINISH_CLUSTER_PARTIAL ? c->splits / c->cluster
-                                                     : 1;
-}
-
-/* Predicted us: launch, the busiest SM's bytes beside all bytes, the finish. */
-static double predict(const struct plan_part *part, const struct gqa_problem *p,
-                      const struct candidate *c) {
-    const struct kernel_row *row = &kernel_rows[c->row];
-    const struct family *f = &families[row->arch];
-    const double total = (double)c->units * (double)expected_tokens(p) * (double)token_bytes(p);
-    double rate = f->sm_rate * (row->head_dim <= 64    ? f->narrow
-                                : row->head_dim <= 128 ? 1
-                                                       : f->wide);
-    if (row->arch == KERNEL_sm90) {
-        const double most = plan_copies_rows(p) ? ROW_RATE : run_bytes(p) / COPY_US;
-        rate = most < rate ? most : rate;
-    }
-    for (int rows = 8; f->tall_rate > 0 && rows < row->group; rows *= 2)
-        rate *= f->tall_rate;
-    const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132) /
-                          (1 + f->few / (double)(c->ctas < part->sms ? c->ctas : part->sms));
-    int64_t waves = 1;
-    double busy = total / (double)c->ctas;
-    if (c->schedule != GQA_SCHED_SHARES) {
-        const int64_t grains = ceil_div(expected_tokens(p), GQA_GRAIN);
-        waves = ceil_div(c->ctas, c->cluster > 1 ? cluster_capacity(part, c->cluster) : part->sms);
-        const int64_t tokens = ceil_div(grains, c->splits) * GQA_GRAIN, tile = tile_tokens(row);
-        busy = (double)(waves * ceil_div(tokens, tile) * tile * token_bytes(p));
-    }
-    double us = f->launch + (row->group > 8 ? f->tall : 0) +
-                overlap(busy / rate, total / memory, f->power) + f->wave * (double)(waves - 1) +
-                (2 * c->ctas > part->sms ? f->crowd : 0);
-    if (c->finish >= GQA_FINISH_ATOMIC)
-        us += f->cluster + f->per_cta * c->cluster;
-    if (merged_parts(c) > 1 && !c->is_whole)
-        us += f->combine + f->per_split * merged_parts(c) +
-              (c->schedule == GQA_SCHED_SHARES ? f->shares : 0);
-    return us;
-}
-
 /* --- Candidates --- */
 
 struct search {
@@ -275,7 +111,7 @@ struct search {
 };
 
 static void offer(struct search *s, struct candidate c) {
-    c.us = predict(s->part, s->p, &c);
+    c.us = plan_predict(s->part, s->p, &c);
     if (!s->found || c.us < s->best.us) {
         s->best = c;
         s->found = true;
@@ -309,7 +145,7 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
                 : finish >= GQA_FINISH_ATOMIC        ? splits
                                                      : 1;
     c.ctas = c.units * splits;
-    c.slots = merged_parts(&c) > 1 ? c.units * merged_parts(&c) : 0;
+    c.slots = plan_merged_parts(&c) > 1 ? c.units * plan_merged_parts(&c) : 0;
     if (c.ctas > INT32_MAX || c.units * kernel_rows[c.row].group > INT32_MAX)
         no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
     else if (reduction_allows(s->p, finish) || (c.by_rule && s->p->reduction == GQA_REDUCE_AUTO))
@@ -337,7 +173,7 @@ static void offer_shares(struct search *s, struct candidate c) {
         return;
     offer(s, c);
     /* As many CTAs as share the units evenly. */
-    c.ctas = ceil_div(c.units, ceil_div(c.units, most));
+    c.ctas = plan_ceil_div(c.units, plan_ceil_div(c.units, most));
     c.is_whole = true;
     if (c.units >= most && c.units % c.ctas == 0)
         offer(s, c);
@@ -347,8 +183,8 @@ static void offer_shares(struct search *s, struct candidate c) {
 static void offer_tokens(struct search *s, struct candidate c) {
     const int64_t tokens = s->p->split_tokens ? s->p->split_tokens : INVARIANT_TOKENS;
     c.schedule = GQA_SCHED_TOKENS;
-    c.split_grains = ceil_div(tokens, GQA_GRAIN);
-    const int64_t splits = ceil_div(s->p->kv_len, c.split_grains * GQA_GRAIN);
+    c.split_grains = plan_ceil_div(tokens, GQA_GRAIN);
+    const int64_t splits = plan_ceil_div(s->p->kv_len, c.split_grains * GQA_GRAIN);
     c.splits = splits < 1 ? 1 : (int)splits;
     c.finish = c.splits > 1 ? GQA_FINISH_PARTIAL : GQA_FINISH_OUTPUT;
     c.cluster = 1;
@@ -393,14 +229,14 @@ static int64_t auto_slots(const struct plan_part *part) {
  * only equal shares give it. */
 static bool is_ragged(const struct gqa_problem *p) {
     return p->reduction == GQA_REDUCE_AUTO && p->batch > 1 && p->kv_len_expected <= p->kv_len / 2 &&
-           expected_tokens(p) == p->kv_len_expected;
+           plan_tokens(p) == p->kv_len_expected;
 }
 
 /* Several clusters per unit, the largest, where one does not fill the machine but all fit: more of
  * them, or smaller ones, were always slower (H200). */
 static void offer_all_levels(struct search *s, struct candidate c, int64_t grains) {
     const int64_t room = auto_slots(s->part);
-    const int64_t fit = cluster_capacity(s->part, MAX_CLUSTER);
+    const int64_t fit = plan_cluster_capacity(s->part, MAX_CLUSTER);
     for (int n = 2;
          n * MAX_CLUSTER <= grains && n * c.units <= room && n * MAX_CLUSTER * c.units <= fit; n++)
         offer_levels(s, c, n, MAX_CLUSTER);
@@ -408,7 +244,7 @@ static void offer_all_levels(struct search *s, struct candidate c, int64_t grain
 
 static void offer_auto(struct search *s, struct candidate c, const struct family *f) {
     const bool has_cluster = f->has_cluster;
-    const int64_t grains = ceil_div(expected_tokens(s->p), GQA_GRAIN);
+    const int64_t grains = plan_ceil_div(plan_tokens(s->p), GQA_GRAIN);
     const int64_t room = auto_slots(s->part);
     const int sum = s->p->reduction == GQA_REDUCE_ATOMIC ? GQA_FINISH_ATOMIC : GQA_FINISH_CLUSTER;
     const int64_t most = c.units * (s->p->kv_len / GQA_GRAIN + 2 + GQA_UNIT_GRAINS);
@@ -440,9 +276,9 @@ static void offer_auto(struct search *s, struct candidate c, const struct family
 static void offer_row(struct search *s, int index) {
     const struct kernel_row *row = &kernel_rows[index];
     const struct gqa_problem *p = s->p;
-    const struct family *f = &families[row->arch];
+    const struct family *f = &plan_families[row->arch];
     struct candidate c = {.row = index};
-    c.row_tiles = (int)ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
+    c.row_tiles = (int)plan_ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
     c.units = p->batch * p->kv_heads * c.row_tiles;
     if (c.units > INT32_MAX) {
         no(s->why, sizeof s->why, "%lld units are more than a grid holds", (long long)c.units);
@@ -483,7 +319,7 @@ static void offer_rule(struct search *s, int index, const struct split_rule *rul
     const struct kernel_row *row = &kernel_rows[index];
     const struct gqa_problem *p = s->p;
     struct candidate c = {.row = index, .by_rule = true};
-    c.row_tiles = (int)ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
+    c.row_tiles = (int)plan_ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
     c.units = p->batch * p->kv_heads * c.row_tiles;
     if (c.units > INT32_MAX) {
         no(s->why, sizeof s->why, "%lld units are more than a grid holds", (long long)c.units);
@@ -491,7 +327,7 @@ static void offer_rule(struct search *s, int index, const struct split_rule *rul
     }
     if (c.units == 0)
         c.units = 1;
-    const struct split_shape x = {s->part->sms, row->head_dim, c.units, expected_tokens(p)};
+    const struct split_shape x = {s->part->sms, row->head_dim, c.units, plan_tokens(p)};
     const struct split_choice y = rule->choose(&x);
     offer_splits(s, c, y.splits,
                  y.splits == 1 ? GQA_FINISH_OUTPUT
@@ -527,13 +363,13 @@ static gqa_status search_named(struct search *s, const char *kernel, struct gqa_
 static void search_families(struct search *s, const char *family) {
     for (int arch = 0; arch < KERNEL_ARCHS; arch++) {
         char why[160] = "";
-        if (family ? strcmp(families[arch].name, family) != 0 : arch > KERNEL_sm100)
+        if (family ? strcmp(plan_families[arch].name, family) != 0 : arch > KERNEL_sm100)
             continue;
         const int row = family_row(s, (enum kernel_arch)arch, why, sizeof why);
         if (row >= 0 && plan_row_runs(s->part, row, why, sizeof why))
             offer_row(s, row);
         else if (why[0])
-            snprintf(s->why, sizeof s->why, "%s: %s", families[arch].name, why);
+            snprintf(s->why, sizeof s->why, "%s: %s", plan_families[arch].name, why);
     }
 }
 
@@ -559,7 +395,7 @@ static size_t largest_tile(void) {
 static size_t largest_tiling(int64_t rows) {
     int64_t most = 0;
     for (int i = 0; i < kernel_row_count; i++) {
-        const int64_t filled = ceil_div(rows, kernel_rows[i].group) * kernel_rows[i].group;
+        const int64_t filled = plan_ceil_div(rows, kernel_rows[i].group) * kernel_rows[i].group;
         most = filled > most ? filled : most;
     }
     return (size_t)most;
@@ -574,7 +410,7 @@ static size_t partial_rows(const struct search *s, const struct candidate *c) {
     if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction == GQA_REDUCE_ATOMIC))
         return 0;
     const size_t shared = is_auto ? (size_t)auto_slots(s->part) * largest_tile() : 0;
-    const int merged = p->reduction == GQA_REDUCE_CLUSTER ? merged_parts(c) : c->splits;
+    const int merged = p->reduction == GQA_REDUCE_CLUSTER ? plan_merged_parts(c) : c->splits;
     if (merged == 1 || (is_auto && c->schedule != GQA_SCHED_TOKENS))
         return shared;
     const size_t heads = (size_t)(p->batch ? p->batch * p->kv_heads : 1);
@@ -585,7 +421,7 @@ static size_t partial_rows(const struct search *s, const struct candidate *c) {
 
 static size_t workspace(const struct search *s, const struct candidate *c, gqa_plan *plan) {
     const size_t rows = partial_rows(s, c);
-    const size_t dim = (size_t)ceil_div(s->p->head_dim_v, 4) * 4;
+    const size_t dim = (size_t)plan_ceil_div(s->p->head_dim_v, 4) * 4;
     const size_t ml = (rows * 2 * sizeof(float) + GQA_WORKSPACE_ALIGN - 1) / GQA_WORKSPACE_ALIGN *
                       GQA_WORKSPACE_ALIGN;
     plan->choice.offsets[PLAN_PART_ML] = 0;
@@ -594,8 +430,8 @@ static size_t workspace(const struct search *s, const struct candidate *c, gqa_p
 }
 
 static int combine_ways(const struct candidate *c) {
-    const int64_t most =
-        c->schedule == GQA_SCHED_SHARES ? c->ctas / (c->units ? c->units : 1) + 2 : merged_parts(c);
+    const int64_t most = c->schedule == GQA_SCHED_SHARES ? c->ctas / (c->units ? c->units : 1) + 2
+                                                         : plan_merged_parts(c);
     return most > 16 ? 8 : most > 8 ? 4 : most > 4 ? 2 : 1;
 }
 
@@ -603,7 +439,7 @@ static void fill(const struct search *s, gqa_plan *plan) {
     const struct candidate *c = &s->best;
     const struct gqa_problem *p = s->p;
     const struct kernel_row *row = &kernel_rows[c->row];
-    const struct family *f = &families[row->arch];
+    const struct family *f = &plan_families[row->arch];
     int64_t *n = plan->choice.numbers;
     plan->choice.kernel = c->row;
     plan->records = row->records;
@@ -623,8 +459,9 @@ static void fill(const struct search *s, gqa_plan *plan) {
     info->reduction = reduction_of(c->finish);
     const int64_t most = c->schedule == GQA_SCHED_SHARES ? c->ctas : c->splits;
     info->splits = (int)most;
-    info->split_tokens = c->schedule == GQA_SCHED_TOKENS ? c->split_grains * GQA_GRAIN
-                                                         : ceil_div(p->kv_len_expected, c->splits);
+    info->split_tokens = c->schedule == GQA_SCHED_TOKENS
+                             ? c->split_grains * GQA_GRAIN
+                             : plan_ceil_div(p->kv_len_expected, c->splits);
     info->work_items = c->ctas;
     info->pdl = f->has_pdl && p->pdl != GQA_PDL_OFF;
     info->workspace_bytes = workspace(s, c, plan);
