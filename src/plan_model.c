@@ -60,7 +60,9 @@ int64_t plan_cluster_capacity(const struct plan_part *part, int n) {
     int64_t fit = 0;
     for (size_t i = 0; i < sizeof gpcs / sizeof *gpcs; i++)
         fit += gpcs[i] / n;
-    return n * (part->sms == 132 ? fit : part->sms / 16 * (16 / n));
+    if (part->sms != 132)
+        fit = part->sms / 16 * (16 / n);
+    return n * (fit > 0 ? fit : 1); /* a slice of a GPU may have fewer than 16 SMs */
 }
 
 /* What a bulk copy of sm90 costs its SM, however short; and what its lanes copy at most, row by

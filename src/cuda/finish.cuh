@@ -2,8 +2,8 @@
  * From a CTA's warps to the output: merge the warps in shared memory, then write the output, write
  * a partial, or finish in the cluster (finish_sm90.cuh).
  *
- * Weight of a source with maximum m and sum l, over sources: 2^(m - M), 0 where l is 0; such a
- * source is not read, so partials that nobody wrote cannot reach a result. A NaN score makes l NaN,
+ * Weight of a source with maximum m and sum l, over sources: 2^(m - M), 0 where l is 0; what such
+ * a source holds cannot reach a result. A NaN score makes l NaN,
  * and so everything that it belongs to. */
 #ifndef GQA_FINISH_CUH
 #define GQA_FINISH_CUH
@@ -159,9 +159,9 @@ DEV void partial_write(const struct gqa_args *a, int slot, int r, int quad,
     const int64_t row = (int64_t)slot * a->part_rows + r;
     if (quad == 0)
         *(float2 *)&a->part_ml[2 * row] = make_float2(m->max, m->sum);
-    if (m->sum != 0)
-        *(float4 *)&a->part_o[row * a->part_dim + 4 * quad] =
-            make_float4(m->o[0], m->o[1], m->o[2], m->o[3]);
+    /* Also where the sum is 0: the combine reads before it knows. */
+    *(float4 *)&a->part_o[row * a->part_dim + 4 * quad] =
+        make_float4(m->o[0], m->o[1], m->o[2], m->o[3]);
 }
 
 /* OUTPUT or PARTIAL. `threads` (whole warps) share the work; the warps' stores are visible. */
