@@ -68,7 +68,7 @@ static gqa_status floor_step(void *context, int64_t run, void *stream, struct gq
     const struct space_pool pool = {state.pool, 2 * state.half, 2 * state.half, STEPS * 2};
     (void)context;
     (void)stream;
-    return cuda_stream_step(&state.space, &pool, run, true, err);
+    return cuda_stream_step(&state.space, &pool, run, GQA_PDL_ON, err);
 }
 
 static double seconds_of(space_step what, int64_t first, int64_t runs) {
@@ -114,7 +114,7 @@ static bool plan(const struct shape *s, struct gqa_plan_info *info) {
 }
 
 static void model_shape(const struct shape *s) {
-    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster"};
+    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
     struct gqa_plan_info info;
     state.half =
         (size_t)s->batch * (size_t)s->kv_heads * (size_t)s->kv_len * (size_t)s->head_dim * 2;
@@ -174,6 +174,7 @@ static bool sweep_row(const char *line, struct shape *s) {
         strstr(way, "plain") || sscanf(way, "%15s splits %d", reduction, &s->splits) != 2)
         return false;
     s->reduction = !strcmp(reduction, "cluster")  ? GQA_REDUCE_CLUSTER
+                   : !strcmp(reduction, "grid")   ? GQA_REDUCE_GRID
                    : !strcmp(reduction, "kernel") ? GQA_REDUCE_KERNEL
                                                   : GQA_REDUCE_NONE;
     return true;

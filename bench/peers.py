@@ -6,7 +6,8 @@
     python3 bench/peers.py --peers cudnn,flash --rounds 3 --replays 7 --pool-mib 512
 
 Method. Every contender gets the same bf16 inputs: as many K/V sets as fill the pool (512 MiB, so
-that nothing is served from the 60 MB L2), one CUDA graph that decodes each set once. A round
+that nothing is served from the 60 MB L2), one CUDA graph of at least 16 calls that decodes every set
+equally often. A round
 replays each contender's graph 7 times and takes the median; rounds interleave the contenders and
 reverse their order every time; the best round median counts. Times are us per call, K and V read
 once are the bytes. Each output is compared with float32 attention before anything is timed.
@@ -123,8 +124,12 @@ def flashinfer(x):
 
 
 PEERS = {"gqa": ours(), "gqa-pdl": ours(pdl=gqa.PDL_ON), "gqa-nopdl": ours(pdl=gqa.PDL_OFF),
+         "gqa-early": ours(pdl=gqa.PDL_EARLY),
          "fa4": fa4, "flashinfer": flashinfer,  # where they can be imported
          "cudnn": sdpa(SDPBackend.CUDNN_ATTENTION), "flash": sdpa(SDPBackend.FLASH_ATTENTION)}
+
+
+REDUCTIONS = ["auto", "none", "kernel", "atomic", "cluster", "grid"]
 
 
 def check(call, x):
@@ -135,6 +140,12 @@ def check(call, x):
         raise ValueError(f"relative error {error:.2e}")
 
 
+def calls_of(sets):
+    """Calls per graph: every set equally often, and at least 16, since starting a graph takes as long
+    as a short call."""
+    return -(-16 // sets) * sets
+
+
 def capture(call, sets):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -142,8 +153,8 @@ def capture(call, sets):
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        for i in range(sets):
-            call(i)
+        for i in range(calls_of(sets)):
+            call(i % sets)
     graph.replay()
     torch.cuda.synchronize()
     return graph
@@ -173,29 +184,30 @@ def measure(shape, names, options):
     for r in range(options.rounds):
         for name in list(graphs)[::1 if r % 2 == 0 else -1]:
             us = statistics.median(replay_us(graphs[name][0]) for _ in range(options.replays))
-            best[name] = min(best.get(name, float("inf")), us / x.sets)
+            best[name] = min(best.get(name, float("inf")), us / calls_of(x.sets))
     plan = {n: c.plan for n, (_, c) in graphs.items() if hasattr(c, "plan")}
     return x, best, why, plan
 
 
 def report(shape, names, x, best, why, plan, writer):
+    """Prints a line; returns cudnn / each of ours."""
     base = best.get("cudnn")
     cells = [f"{best[n]:9.2f}" if n in best else f"{'-':>9}" for n in names]
-    ours_us = min((best[n] for n in best if n.startswith("gqa")), default=None)
-    ratio = base / ours_us if base and ours_us else None
+    ratios = {n: base / best[n] for n in names if base and n in best and n.startswith("gqa")}
     p = next(iter(plan.values()), None)
-    note = f"{p.kernel.decode()} x{p.splits}" if p else ""
-    print(f"{shape_name(shape):20}{' '.join(cells)}  {f'{ratio:6.2f}' if ratio else '     -'}  {note}")
+    note = f"{p.kernel.decode()} x{p.splits} {REDUCTIONS[p.reduction]}" if p else ""
+    print(f"{shape_name(shape):20}{' '.join(cells)}  "
+          f"{' '.join(f'{r:6.2f}' for r in ratios.values())}  {note}")
     for name, reason in why.items():
         print(f"    {name}: {reason}")
     writer.writerow([shape_name(shape), x.kv_bytes, x.sets] + [best.get(n, "") for n in names] +
-                    [ratio or "", note])
-    return ratio
+                    list(ratios.values()) + [note])
+    return ratios
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", default="gqa,gqa-pdl,cudnn,flash", help=", ".join(PEERS))
+    parser.add_argument("--peers", default="gqa,gqa-early,cudnn,flash", help=", ".join(PEERS))
     parser.add_argument("--only", default="", help="shapes whose name starts with this")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--replays", type=int, default=7)
@@ -207,22 +219,26 @@ def main():
     if unknown:
         parser.error(f"unknown peers {unknown}; there are {', '.join(PEERS)}")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cuDNN "
-          f"{torch.backends.cudnn.version()}; us per call; ratio = cudnn / best gqa")
-    print(f"{'B Hq/Hkv D n':20}{' '.join(f'{n:>9}' for n in names)}   ratio")
-    ratios = []
+          f"{torch.backends.cudnn.version()}; us per call; ratios = cudnn / ours")
+    print(f"{'B Hq/Hkv D n':20}{' '.join(f'{n:>9}' for n in names)}   ratios")
+    ours_names = [n for n in names if n.startswith("gqa")]
+    ratios = {n: [] for n in ours_names}
     with open(options.csv, "w", newline="") as f:
         writer = csv.writer(f)
-        writer.writerow(["shape", "kv_bytes", "sets"] + names + ["ratio", "kernel"])
+        writer.writerow(["shape", "kv_bytes", "sets"] + names +
+                        [f"ratio {n}" for n in ours_names] + ["kernel"])
         for shape in MATRIX:
             if shape_name(shape).startswith(options.only):
                 with torch.no_grad():
-                    ratio = report(shape, names, *measure(shape, names, options), writer)
-                ratios += [ratio] if ratio else []
+                    found = report(shape, names, *measure(shape, names, options), writer)
+                for name, ratio in found.items():
+                    ratios[name].append(ratio)
                 f.flush()
                 torch.cuda.empty_cache()
-    if ratios:
-        print(f"geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.3f}, "
-              f"lowest {min(ratios):.3f}")
+    for name, all_of in ratios.items():
+        if all_of:
+            print(f"{name}: geometric mean of {len(all_of)}: "
+                  f"{statistics.geometric_mean(all_of):.3f}, lowest {min(all_of):.3f}")
 
 
 if __name__ == "__main__":

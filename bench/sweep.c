@@ -2,10 +2,11 @@
  * Times every way to run a shape on a GPU: kernels x splits x reductions, beside the stream floor.
  * The planner's numbers (struct family, src/plan_model.c) come from its CSV.
  *
- *   sweep [--only "16/2 128"] [--kernel sm90] [--auto] [--rounds 3] [--device cuda:0] > sweep.csv
- *   sweep --features      pages, query tokens, FP8, ragged batches ... beside the plain step
- *   sweep --device emu:sm_100a --pool-mib 4 --rounds 1 --replays 1 --only "1 16/2 64 1024"
- *                         the same in the emulator: what it prints are no times
+ *   sweep [--only "16/2 128"] [--kernel sm90] [--auto] [--early] [--rounds 3] [--device cuda:0] >
+ * sweep.csv sweep --shape "1 64/8 128 4096"    one shape, in the matrix or not sweep --features
+ * pages, query tokens, FP8, ragged batches ... beside the plain step sweep --device emu:sm_100a
+ * --pool-mib 4 --rounds 1 --replays 1 --only "1 16/2 64 1024" the same in the emulator: what it
+ * prints are no times
  *
  * Method: per candidate one CUDA graph of as many decodes as there are K/V entries in the pool
  * (at least 512 MiB, so that nothing is served from L2), captured once. A round replays each
@@ -13,6 +14,7 @@
  * their order; the best round median counts. --auto times the planner's choice alone. */
 #include "space_cuda.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +26,9 @@ enum { MAX_REPLAYS = 7, MAX_CANDIDATES = 128, MAX_RUNS = 128, BLOCK = 4 << 20, M
 enum { LEAST_CTAS = 60, MOST_CTAS = 264 };
 
 static struct {
-    const char *device, *only, *kernel;
+    const char *device, *only, *kernel, *shape;
     bool automatic, features;
+    enum gqa_pdl pdl;
     int rounds, replays, pool_mib;
 } options = {.device = "cuda:0",
              .only = "",
@@ -42,7 +45,7 @@ struct shape {
 struct candidate {
     char name[160];
     gqa_plan *plan; /* NULL: the floor */
-    int pdl;
+    enum gqa_pdl pdl;
     struct gqa_tensors tensors; /* but K and V */
     struct cuda_graph *graph;
     double us[MAX_ROUNDS];
@@ -78,10 +81,15 @@ static gqa_status step(void *context, int64_t run, void *stream, struct gqa_erro
     return gqa_decode(c->plan, &t, state.workspace, state.workspace_bytes, stream, err);
 }
 
-static void add_floor(int pdl) {
+static const char *const pdl_names[] = {"", " plain", "", " early"};
+
+static void add_floor(enum gqa_pdl pdl) {
     struct candidate *c = &state.list[state.count++];
     *c = (struct candidate){.pdl = pdl};
-    snprintf(c->name, sizeof c->name, "floor,%s", pdl ? "pdl" : "plain");
+    snprintf(c->name, sizeof c->name, "floor,%s",
+             pdl == GQA_PDL_OFF  ? "plain"
+             : pdl == GQA_PDL_ON ? "pdl"
+                                 : "early");
 }
 
 static struct gqa_tensors plain_tensors(void) {
@@ -93,7 +101,7 @@ static struct gqa_tensors plain_tensors(void) {
 
 static void add(const struct shape *s, const char *kernel, enum gqa_split_mode mode, int splits,
                 enum gqa_reduction reduction, enum gqa_pdl pdl) {
-    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster"};
+    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
     struct gqa_problem p = gqa_problem_init();
     struct candidate *c = &state.list[state.count];
     if (state.count == MAX_CANDIDATES)
@@ -119,33 +127,42 @@ static void add(const struct shape *s, const char *kernel, enum gqa_split_mode m
         gqa_plan_destroy(c->plan);
         return;
     }
-    snprintf(c->name, sizeof c->name, "%s,%s%s %s %d%s", info.kernel,
+    snprintf(c->name, sizeof c->name, "%s,%s%s %s %d%s%s", info.kernel,
              mode == GQA_SPLIT_AUTO && reduction == GQA_REDUCE_AUTO ? "auto=" : "",
              names[info.reduction], mode == GQA_SPLIT_FIXED ? "splits" : "shares", info.splits,
-             info.pdl ? "" : " plain");
+             kernel && strchr(kernel, ':') ? strchr(kernel, ':') : "", pdl_names[pdl]);
     state.count++;
 }
 
 static void add_kernel(const struct shape *s, const char *kernel) {
     static const int clusters[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16};
-    static const int levels[] = {18, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128};
+    static const int sizes[] = {1, 2, 4, 8, 16};
+    static const int clusters_of_unit[] = {2,  3,  4,  5,  6,  7,  8,  10, 12,
+                                           14, 15, 16, 24, 32, 33, 48, 64};
     static const int splits[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 66, 99, 132};
     const int units = s->batch * s->kv_heads;
     if (units >= LEAST_CTAS)
-        add(s, kernel, GQA_SPLIT_FIXED, 1, GQA_REDUCE_NONE, GQA_PDL_AUTO);
+        add(s, kernel, GQA_SPLIT_FIXED, 1, GQA_REDUCE_NONE, options.pdl);
     for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
         if (units * clusters[i] <= MOST_CTAS &&
             (units * clusters[i] >= LEAST_CTAS || clusters[i] > 7))
-            add(s, kernel, GQA_SPLIT_FIXED, clusters[i], GQA_REDUCE_CLUSTER, GQA_PDL_AUTO);
+            add(s, kernel, GQA_SPLIT_FIXED, clusters[i], GQA_REDUCE_CLUSTER, options.pdl);
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
         if (units * splits[i] <= MOST_CTAS && units * splits[i] >= LEAST_CTAS &&
             splits[i] * 64 <= s->kv_len)
-            add(s, kernel, GQA_SPLIT_FIXED, splits[i], GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (units * levels[i] <= MOST_CTAS && units * levels[i] >= LEAST_CTAS &&
-            levels[i] * 16 <= s->kv_len)
-            add(s, kernel, GQA_SPLIT_FIXED, levels[i], GQA_REDUCE_CLUSTER, GQA_PDL_AUTO);
-    add(s, kernel, GQA_SPLIT_AUTO, 0, GQA_REDUCE_KERNEL, GQA_PDL_AUTO);
+            add(s, kernel, GQA_SPLIT_FIXED, splits[i], GQA_REDUCE_KERNEL, options.pdl);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t j = 0; j < sizeof clusters_of_unit / sizeof *clusters_of_unit; j++) {
+            const int n = sizes[i] * clusters_of_unit[j];
+            char name[96];
+            snprintf(name, sizeof name, "%s:cluster=%d", kernel, sizes[i]);
+            if (units * n <= 132 && units * n >= LEAST_CTAS && n * 16 <= s->kv_len)
+                add(s, name, GQA_SPLIT_FIXED, n, GQA_REDUCE_GRID, options.pdl);
+        }
+    add(s, kernel, GQA_SPLIT_AUTO, 0, GQA_REDUCE_KERNEL, options.pdl);
+    char shares[96];
+    snprintf(shares, sizeof shares, "%s:shares", kernel);
+    add(s, shares, GQA_SPLIT_AUTO, 0, GQA_REDUCE_GRID, options.pdl);
 }
 
 /* --- One shape --- */
@@ -177,10 +194,11 @@ static void place(const struct shape *s) {
     state.v_offset = half;
 }
 
-/* Runs of a graph: the whole pool for small shapes would be thousands; spread over it instead. */
+/* Runs of a graph: at least 16, since starting a graph takes as long as a short step; at most
+ * MAX_RUNS, spread over the pool, which would hold thousands of short steps. */
 static int64_t runs_of(void) {
-    return state.entry.entries < MAX_RUNS ? (state.entry.entries < 4 ? 4 : state.entry.entries)
-                                          : MAX_RUNS;
+    const int64_t n = state.entry.entries;
+    return n < 16 ? (n < 8 ? 16 / n * n : 2 * n) : n < MAX_RUNS ? n : MAX_RUNS;
 }
 
 static void time_shape(const struct shape *s) {
@@ -219,10 +237,12 @@ static void sweep_shape(const struct shape *s) {
         return;
     place(s);
     state.count = 0;
-    add_floor(0);
-    add_floor(1);
+    add_floor(GQA_PDL_OFF);
+    add_floor(GQA_PDL_ON);
+    add_floor(GQA_PDL_EARLY);
     add(s, NULL, GQA_SPLIT_AUTO, 0, GQA_REDUCE_AUTO, GQA_PDL_AUTO);
     add(s, NULL, GQA_SPLIT_AUTO, 0, GQA_REDUCE_AUTO, GQA_PDL_OFF);
+    add(s, NULL, GQA_SPLIT_AUTO, 0, GQA_REDUCE_AUTO, GQA_PDL_EARLY);
     gqa_device_describe(state.device, &info, NULL);
     const int group = s->q_heads / s->kv_heads, tile = group <= 8 ? 8 : group <= 16 ? 16 : 32;
     for (int i = 0; i < info.kernels && !options.automatic; i++) {
@@ -348,7 +368,7 @@ static void time_features(const char *title, int64_t tokens, size_t head_bytes) 
         entries--;
     state.entry = (struct space_pool){state.pool, 2 * half, 2 * half, entries};
     state.v_offset = half;
-    add_floor(1);
+    add_floor(GQA_PDL_ON);
     const struct shape none = {0, 0, 0, 0, 0};
     printf("# %s\n", title);
     time_shape(&none);
@@ -460,6 +480,17 @@ static void sweep_all(void) {
             sweep_shape(&(struct shape){1, heads, 1, 256, n});
 }
 
+/* "1 64/8 128 4096": any shape, also one that the matrix lacks. */
+static void sweep_named(const char *name) {
+    struct shape s;
+    if (sscanf(name, "%d %d/%d %d %" SCNd64, &s.batch, &s.q_heads, &s.kv_heads, &s.head_dim,
+               &s.kv_len) != 5) {
+        fprintf(stderr, "sweep: --shape wants \"batch q_heads/kv_heads head_dim kv_len\"\n");
+        exit(2);
+    }
+    sweep_shape(&s);
+}
+
 int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *next = i + 1 < argc ? argv[i + 1] : "";
@@ -467,8 +498,12 @@ int main(int argc, char **argv) {
             options.automatic = true;
         else if (!strcmp(argv[i], "--features"))
             options.features = true;
+        else if (!strcmp(argv[i], "--early"))
+            options.pdl = GQA_PDL_EARLY;
         else if (!strcmp(argv[i], "--only"))
             options.only = next, i++;
+        else if (!strcmp(argv[i], "--shape"))
+            options.shape = next, i++;
         else if (!strcmp(argv[i], "--kernel"))
             options.kernel = next, i++;
         else if (!strcmp(argv[i], "--device"))
@@ -491,6 +526,8 @@ int main(int argc, char **argv) {
     open_all();
     if (options.features)
         sweep_features();
+    else if (options.shape)
+        sweep_named(options.shape);
     else
         sweep_all();
     return 0;

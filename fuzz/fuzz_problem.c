@@ -72,8 +72,8 @@ static void choose_rest(struct bytes *b, struct gqa_problem *p) {
     const bool is_odd = bytes_next(b) == 7; /* refused, both or the wrong one */
     p->splits = is_odd || p->split_mode == GQA_SPLIT_FIXED ? splits : 0;
     p->split_tokens = is_odd || p->split_mode == GQA_SPLIT_INVARIANT ? split_tokens : 0;
-    p->reduction = (enum gqa_reduction)bytes_below(b, 5);
-    p->pdl = (enum gqa_pdl)bytes_below(b, 3);
+    p->reduction = (enum gqa_reduction)bytes_below(b, 6);
+    p->pdl = (enum gqa_pdl)bytes_below(b, 4);
     p->precision = (enum gqa_precision)bytes_below(b, 2);
     p->check_tables = 1;
 }

@@ -156,9 +156,22 @@ enum gqa_reduction {
     GQA_REDUCE_KERNEL,  /* float32 partials in the workspace, a second kernel merges, fixed order */
     GQA_REDUCE_ATOMIC,  /* one cluster per row adds into a zeroed output; order not fixed */
     GQA_REDUCE_CLUSTER, /* one cluster per row exchanges float32 partials; deterministic */
+    GQA_REDUCE_GRID,    /* the same for any number of splits: clusters, or CTAs, of a row meet
+                           through the workspace, within one launch. Hopper */
 };
 
-enum gqa_pdl { GQA_PDL_AUTO = 0, GQA_PDL_OFF, GQA_PDL_ON }; /* programmatic dependent launch */
+/* Programmatic dependent launch on a GPU: the step starts while kernels before it in the stream
+ * finish, and waits for them before it reads or writes memory. */
+enum gqa_pdl {
+    GQA_PDL_AUTO = 0,
+    GQA_PDL_OFF,
+    GQA_PDL_ON,
+    /* A promise of the caller's: kernels that may still be running write neither lengths, offsets
+     * and tables nor K and V of tokens before a sequence's own query tokens (the cache as earlier
+     * steps left it). Those may be read at once; Q, scales, sinks and the query tokens' K and V
+     * are waited for. Kernels that cannot gain from it do as with GQA_PDL_ON. */
+    GQA_PDL_EARLY,
+};
 
 enum gqa_precision {
     GQA_PRECISION_FAST = 0, /* softmax weights may be rounded to K/V's 16-bit type (<= 2e-3 RMS) */
@@ -339,7 +352,7 @@ struct gqa_plan_info {
     int64_t split_tokens; /* tokens per split of a row of kv_len_expected tokens; 0 where splits
                              are not all of one length */
     int64_t work_items;   /* CTAs, or CPU work items, at full length */
-    int pdl;
+    int pdl;              /* 0, 1, or 2: early */
     size_t workspace_bytes;
     char reason[256]; /* why this kernel and this many splits, in words */
 };

@@ -236,8 +236,8 @@ static void splits(struct families *f) {
     c.p.kv_len_expected = 1;
     push(f, &c);
     static const int reductions[] = {GQA_REDUCE_NONE, GQA_REDUCE_KERNEL, GQA_REDUCE_ATOMIC,
-                                     GQA_REDUCE_CLUSTER};
-    static const char *const names[] = {"none", "kernel", "atomic", "cluster"};
+                                     GQA_REDUCE_CLUSTER, GQA_REDUCE_GRID};
+    static const char *const names[] = {"none", "kernel", "atomic", "cluster", "grid"};
     for (int i = 0; i < COUNT(reductions); i++) {
         c = named("every way to merge splits", "split/reduce-%s", names[i]);
         LENS(&c, 0, 1000, 0, 70);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CLUSTER = 16, INVARIANT_TOKENS = 512 };
+enum { MAX_CLUSTER = 16, NO_CLUSTER = -1, INVARIANT_TOKENS = 512 };
 
 static const struct plan_part parts[] = {
     {"sm_80", 8, 0, 108},    {"sm_86", 8, 6, 84},     {"sm_87", 8, 7, 16},
@@ -107,6 +107,7 @@ struct search {
     const struct gqa_problem *p;
     struct candidate best;
     bool found;
+    int cluster;   /* only grids of clusters of so many CTAs, NO_CLUSTER: of shares; 0: any */
     char why[192]; /* the last refusal */
 };
 
@@ -132,7 +133,9 @@ static bool reduction_allows(const struct gqa_problem *p, int finish) {
     case GQA_REDUCE_ATOMIC: /* 16-bit sums would be rounded at every addition */
         return finish == GQA_FINISH_ATOMIC && p->o_type == GQA_F32;
     case GQA_REDUCE_CLUSTER:
-        return finish == GQA_FINISH_CLUSTER || finish == GQA_FINISH_CLUSTER_PARTIAL;
+        return finish == GQA_FINISH_CLUSTER;
+    case GQA_REDUCE_GRID:
+        return finish == GQA_FINISH_GRID;
     }
     return false;
 }
@@ -141,9 +144,7 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
     c.schedule = GQA_SCHED_SPLITS;
     c.splits = splits;
     c.finish = finish;
-    c.cluster = finish == GQA_FINISH_CLUSTER_PARTIAL ? c.cluster
-                : finish >= GQA_FINISH_ATOMIC        ? splits
-                                                     : 1;
+    c.cluster = finish == GQA_FINISH_GRID ? c.cluster : finish >= GQA_FINISH_ATOMIC ? splits : 1;
     c.ctas = c.units * splits;
     c.slots = plan_merged_parts(&c) > 1 ? c.units * plan_merged_parts(&c) : 0;
     if (c.ctas > INT32_MAX || c.units * kernel_rows[c.row].group > INT32_MAX)
@@ -154,10 +155,12 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
         no(s->why, sizeof s->why, "the reduction asked for does not do %d splits", splits);
 }
 
-/* `clusters` clusters per unit, merged by the second kernel. */
-static void offer_levels(struct search *s, struct candidate c, int clusters, int cluster) {
+/* `clusters` clusters, or CTAs, per unit, which meet in the last. */
+static void offer_grid(struct search *s, struct candidate c, int clusters, int cluster) {
+    if (s->cluster && cluster != s->cluster)
+        return;
     c.cluster = cluster;
-    offer_splits(s, c, clusters * cluster, GQA_FINISH_CLUSTER_PARTIAL);
+    offer_splits(s, c, clusters * cluster, GQA_FINISH_GRID);
 }
 
 static void offer_shares(struct search *s, struct candidate c) {
@@ -165,7 +168,9 @@ static void offer_shares(struct search *s, struct candidate c) {
     const int64_t per_sm = row->arch >= KERNEL_sm90 ? 1 : 2, most = s->part->sms * per_sm;
     c.schedule = GQA_SCHED_SHARES;
     c.splits = 1;
-    c.finish = GQA_FINISH_PARTIAL;
+    c.finish = plan_families[row->arch].has_grid && s->p->reduction != GQA_REDUCE_KERNEL
+                   ? GQA_FINISH_GRID
+                   : GQA_FINISH_PARTIAL;
     c.cluster = 1;
     c.ctas = most;
     c.slots = 2 * c.ctas;
@@ -207,11 +212,9 @@ static void offer_fixed(struct search *s, struct candidate c, const struct famil
         offer_splits(s, c, splits, GQA_FINISH_PARTIAL);
         if (has_cluster && splits <= MAX_CLUSTER)
             offer_splits(s, c, splits, GQA_FINISH_CLUSTER);
-        int n = MAX_CLUSTER;
-        while (splits % n)
-            n--;
-        if (f->has_levels && splits > MAX_CLUSTER && n > 1)
-            offer_levels(s, c, splits / n, n);
+        for (int n = 1; f->has_grid && n <= MAX_CLUSTER && n < splits; n++)
+            if (splits % n == 0)
+                offer_grid(s, c, splits / n, n);
     }
     if (has_cluster && splits <= MAX_CLUSTER && s->p->reduction == GQA_REDUCE_ATOMIC &&
         !(splits & (splits - 1)))
@@ -232,14 +235,37 @@ static bool is_ragged(const struct gqa_problem *p) {
            plan_tokens(p) == p->kv_len_expected;
 }
 
-/* Several clusters per unit, the largest, where one does not fill the machine but all fit: more of
- * them, or smaller ones, were always slower (H200). */
-static void offer_all_levels(struct search *s, struct candidate c, int64_t grains) {
-    const int64_t room = auto_slots(s->part);
-    const int64_t fit = plan_cluster_capacity(s->part, MAX_CLUSTER);
-    for (int n = 2;
-         n * MAX_CLUSTER <= grains && n * c.units <= room && n * MAX_CLUSTER * c.units <= fit; n++)
-        offer_levels(s, c, n, MAX_CLUSTER);
+static size_t largest_tile(void) {
+    int rows = 0;
+    for (int i = 0; i < kernel_row_count; i++)
+        rows = kernel_rows[i].group > rows ? kernel_rows[i].group : rows;
+    return (size_t)rows;
+}
+
+/* Rows of partials that letters take the space of. */
+static int64_t letter_rows(const struct candidate *c, int64_t clusters) {
+    return c->units * (clusters - 1) * kernel_rows[c->row].group * GQA_LETTER_WORDS / 4;
+}
+
+/* Several clusters per unit, where one does not fill the machine but all fit. */
+static void offer_all_grids(struct search *s, struct candidate c, int64_t grains) {
+    static const int sizes[] = {1, 2, 4, 8, 16};
+    const int64_t room = auto_slots(s->part) * (int64_t)largest_tile();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t fit = plan_cluster_capacity(s->part, sizes[i]);
+        for (int n = 2;
+             n * sizes[i] <= grains && n * sizes[i] * c.units <= fit && letter_rows(&c, n) <= room;
+             n++)
+            if (n * sizes[i] * c.units * 9 >= s->part->sms * (int64_t)4) /* fewer: not measured */
+                offer_grid(s, c, n, sizes[i]);
+    }
+    if (s->p->reduction == GQA_REDUCE_GRID && !s->found) {
+        if (letter_rows(&c, 2) <= room)
+            offer_grid(s, c, 2, 1);
+        else
+            no(s->why, sizeof s->why, "the grid reduction is for %lld rows of work at most",
+               (long long)(room * 4 / (GQA_LETTER_WORDS * kernel_rows[c.row].group)));
+    }
 }
 
 static void offer_auto(struct search *s, struct candidate c, const struct family *f) {
@@ -262,8 +288,8 @@ static void offer_auto(struct search *s, struct candidate c, const struct family
         if (n <= grains || i == 0)
             offer_splits(s, c, n, sum);
     }
-    if (f->has_levels && sum == GQA_FINISH_CLUSTER)
-        offer_all_levels(s, c, grains);
+    if (f->has_grid && sum == GQA_FINISH_CLUSTER)
+        offer_all_grids(s, c, grains);
     const bool only_kernel = s->p->reduction == GQA_REDUCE_KERNEL; /* shares can do all */
     for (int64_t n = 2; !only_kernel && n <= room / c.units && n <= grains; n++)
         offer_splits(s, c, (int)n, GQA_FINISH_PARTIAL);
@@ -335,11 +361,17 @@ static void offer_rule(struct search *s, int index, const struct split_rule *rul
                                : GQA_FINISH_PARTIAL);
 }
 
-/* "kernel", or on Blackwell "kernel:rule". */
+/* "kernel", on Blackwell "kernel:rule", on Hopper how a grid is made: "kernel:cluster=4",
+ * "kernel:shares". */
 static gqa_status search_named(struct search *s, const char *kernel, struct gqa_error *err) {
     const size_t length = strcspn(kernel, ":");
     const struct split_rule *rule = kernel[length] ? split_rule_find(kernel + length + 1) : NULL;
-    if (kernel[length] && !rule)
+    char rest;
+    if (!strcmp(kernel + length, ":shares"))
+        s->cluster = NO_CLUSTER;
+    else if (sscanf(kernel + length, ":cluster=%d%c", &s->cluster, &rest) != 1 || s->cluster < 0)
+        s->cluster = 0;
+    if (kernel[length] && !rule && !s->cluster)
         return fail(err, GQA_ERR_NAME, "no split rule is named \"%.40s\"; have simple, opt, blog",
                     kernel + length + 1);
     for (int i = 0; i < kernel_row_count; i++) {
@@ -380,15 +412,8 @@ static enum gqa_reduction reduction_of(int finish) {
                                             [GQA_FINISH_PARTIAL] = GQA_REDUCE_KERNEL,
                                             [GQA_FINISH_ATOMIC] = GQA_REDUCE_ATOMIC,
                                             [GQA_FINISH_CLUSTER] = GQA_REDUCE_CLUSTER,
-                                            [GQA_FINISH_CLUSTER_PARTIAL] = GQA_REDUCE_CLUSTER};
+                                            [GQA_FINISH_GRID] = GQA_REDUCE_GRID};
     return of[finish];
-}
-
-static size_t largest_tile(void) {
-    int rows = 0;
-    for (int i = 0; i < kernel_row_count; i++)
-        rows = kernel_rows[i].group > rows ? kernel_rows[i].group : rows;
-    return (size_t)rows;
 }
 
 /* The most rows that `rows` of one KV head become when they are filled up to whole tiles. */
@@ -410,8 +435,11 @@ static size_t partial_rows(const struct search *s, const struct candidate *c) {
     if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction == GQA_REDUCE_ATOMIC))
         return 0;
     const size_t shared = is_auto ? (size_t)auto_slots(s->part) * largest_tile() : 0;
-    const int merged = p->reduction == GQA_REDUCE_CLUSTER ? plan_merged_parts(c) : c->splits;
-    if (merged == 1 || (is_auto && c->schedule != GQA_SCHED_TOKENS))
+    const bool has_letters = p->reduction == GQA_REDUCE_AUTO || p->reduction == GQA_REDUCE_GRID;
+    const int merged = p->reduction == GQA_REDUCE_CLUSTER
+                           ? 1
+                           : c->splits * (has_letters ? GQA_LETTER_WORDS / 4 : 1);
+    if (c->splits == 1 || merged == 1 || (is_auto && c->schedule != GQA_SCHED_TOKENS))
         return shared;
     const size_t heads = (size_t)(p->batch ? p->batch * p->kv_heads : 1);
     const size_t split =
@@ -463,13 +491,19 @@ static void fill(const struct search *s, gqa_plan *plan) {
                              ? c->split_grains * GQA_GRAIN
                              : plan_ceil_div(p->kv_len_expected, c->splits);
     info->work_items = c->ctas;
-    info->pdl = f->has_pdl && p->pdl != GQA_PDL_OFF;
+    info->pdl = !f->has_pdl || p->pdl == GQA_PDL_OFF      ? 0
+                : p->pdl == GQA_PDL_EARLY && f->has_early ? 2
+                                                          : 1;
     info->workspace_bytes = workspace(s, c, plan);
     static const char *const cut[] = {"equal splits of each row", "splits of fixed length",
                                       "equal shares of the batch"};
+    char clusters[32] = "";
+    if (c->cluster > 1)
+        snprintf(clusters, sizeof clusters, " in clusters of %d", c->cluster);
     snprintf(info->reason, sizeof info->reason,
-             "%lld row%s of work, %s: %lld CTAs on %d SMs, predicted %.1f us", (long long)c->units,
-             c->units == 1 ? "" : "s", cut[c->schedule], (long long)c->ctas, s->part->sms, c->us);
+             "%lld row%s of work, %s: %lld CTAs%s on %d SMs, predicted %.1f us",
+             (long long)c->units, c->units == 1 ? "" : "s", cut[c->schedule], (long long)c->ctas,
+             clusters, s->part->sms, c->us);
 }
 
 gqa_status plan_cuda(const struct plan_part *part, const char *family, const char *kernel,

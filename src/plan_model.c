@@ -22,11 +22,12 @@ const struct family plan_families[] = {
         .shares = 3.9,
     },
     [KERNEL_sm90] = {
-        .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_levels = true,
-        .has_pdl = true, .launch = 3.01, .tall = 0.17, .sm_rate = 128e3, .tall_rate = 0.52,
-        .narrow = 1.07, .wide = 0.65, .memory = 5.2e6, .few = 16.6, .power = 2.08, .wave = 3.64,
-        .crowd = 0.70, .cluster = 0.33, .per_cta = 0.025, .combine = 1.37, .per_split = 0.028,
-        .shares = 4.6,
+        .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_grid = true,
+        .has_pdl = true, .has_early = true, .launch = 2.09, .tall = 1.12, .sm_rate = 85e3,
+        .tall_rate = 0.86, .narrow = 1.12, .wide = 0.77, .memory = 5.27e6, .few = 13.1,
+        .power = 2.06, .wave = 3.07, .crowd = 0.77, .cluster = 1.20, .per_cta = 0.0165,
+        .combine = 2.39, .per_split = 0.027, .shares = 2.47, .grid = 1.00, .per_letter = 0.36,
+        .grid_shares = 0.19, .unit = 1.67,
     },
     [KERNEL_sm100] = {.name = "sm100", SM100},
     [KERNEL_sm100s] = {.name = "sm100s", SM100},
@@ -94,9 +95,39 @@ bool plan_copies_rows(const struct gqa_problem *p) {
 
 /* Partials of a unit that the second kernel merges (SHARES: not known here), or 1. */
 int plan_merged_parts(const struct candidate *c) {
-    return c->finish == GQA_FINISH_PARTIAL           ? c->splits + (c->schedule == GQA_SCHED_SHARES)
-           : c->finish == GQA_FINISH_CLUSTER_PARTIAL ? c->splits / c->cluster
-                                                     : 1;
+    return c->finish == GQA_FINISH_PARTIAL ? c->splits + (c->schedule == GQA_SCHED_SHARES) : 1;
+}
+
+/* Letters that a lane of the grid finish waits for, one after the other, beyond the first. */
+static double late_letters(const struct candidate *c) {
+    const struct kernel_row *row = &kernel_rows[c->row];
+    const int64_t others = c->schedule == GQA_SCHED_SHARES ? plan_ceil_div(c->ctas, c->units)
+                                                           : c->splits / c->cluster - 1;
+    const int64_t sources = others > c->cluster ? others : c->cluster;
+    const int64_t items = (int64_t)row->group * row->head_dim / 4 / c->cluster;
+    const int64_t threads = 32 * (row->warps - 2);
+    int64_t lanes = sources > 4 ? 8 : sources > 2 ? 4 : 2;
+    while (lanes > 1 && items * lanes > threads)
+        lanes /= 2;
+    const int64_t passes = items * lanes > threads ? plan_ceil_div(items * lanes, threads) : 1;
+    return (double)(passes * (plan_ceil_div(others, lanes) - 1));
+}
+
+/* What follows the last byte, beyond a whole unit's merge. */
+static double finish_us(const struct family *f, const struct candidate *c) {
+    const bool shares = c->schedule == GQA_SCHED_SHARES;
+    double us = 0;
+    if (c->finish >= GQA_FINISH_ATOMIC && c->cluster > 1)
+        us += f->cluster + f->per_cta * c->cluster;
+    if (shares && c->units > c->ctas)
+        us += f->unit * ((double)c->units / (double)c->ctas - 1);
+    if (c->is_whole)
+        return us;
+    if (c->finish == GQA_FINISH_GRID)
+        us += f->grid + f->per_letter * late_letters(c) + (shares ? f->grid_shares : 0);
+    if (plan_merged_parts(c) > 1)
+        us += f->combine + f->per_split * plan_merged_parts(c) + (shares ? f->shares : 0);
+    return us;
 }
 
 /* Predicted us: launch, the busiest SM's bytes beside all bytes, the finish. */
@@ -114,25 +145,22 @@ double plan_predict(const struct plan_part *part, const struct gqa_problem *p,
     }
     for (int rows = 8; f->tall_rate > 0 && rows < row->group; rows *= 2)
         rate *= f->tall_rate;
+    const int64_t fit = c->cluster > 1 ? plan_cluster_capacity(part, c->cluster) : part->sms;
     const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132) /
                           (1 + f->few / (double)(c->ctas < part->sms ? c->ctas : part->sms));
     int64_t waves = 1;
     double busy = total / (double)c->ctas;
     if (c->schedule != GQA_SCHED_SHARES) {
         const int64_t grains = plan_ceil_div(plan_tokens(p), GQA_GRAIN);
-        waves = plan_ceil_div(c->ctas,
-                              c->cluster > 1 ? plan_cluster_capacity(part, c->cluster) : part->sms);
+        waves = plan_ceil_div(c->ctas, fit);
         const int64_t tokens = plan_ceil_div(grains, c->splits) * GQA_GRAIN,
                       tile = tile_tokens(row);
         busy = (double)(waves * plan_ceil_div(tokens, tile) * tile * token_bytes(p));
     }
-    double us = f->launch + (row->group > 8 ? f->tall : 0) +
-                overlap(busy / rate, total / memory, f->power) + f->wave * (double)(waves - 1) +
-                (2 * c->ctas > part->sms ? f->crowd : 0);
-    if (c->finish >= GQA_FINISH_ATOMIC)
-        us += f->cluster + f->per_cta * c->cluster;
-    if (plan_merged_parts(c) > 1 && !c->is_whole)
-        us += f->combine + f->per_split * plan_merged_parts(c) +
-              (c->schedule == GQA_SCHED_SHARES ? f->shares : 0);
-    return us;
+    /* Of the next kernel's CTAs, those that find no SM beside these. */
+    const double left = (double)(2 * c->ctas - fit) / (double)c->ctas;
+    const double homeless = left < 0 ? 0 : left > 1 ? 1 : left;
+    return f->launch + (row->group > 8 ? f->tall : 0) +
+           overlap(busy / rate, total / memory, f->power) + f->wave * (double)(waves - 1) +
+           f->crowd * homeless + finish_us(f, c);
 }

@@ -224,8 +224,8 @@ static gqa_status check_enums(const struct gqa_problem *p, struct gqa_error *err
         {"v_scales", p->v_scales, GQA_SCALE_NONE, GQA_SCALE_BATCH_HEAD, NULL},
         {"lse_base", p->lse_base, GQA_BASE_E, GQA_BASE_2, NULL},
         {"split_mode", p->split_mode, GQA_SPLIT_AUTO, GQA_SPLIT_INVARIANT, NULL},
-        {"reduction", p->reduction, GQA_REDUCE_AUTO, GQA_REDUCE_CLUSTER, NULL},
-        {"pdl", p->pdl, GQA_PDL_AUTO, GQA_PDL_ON, NULL},
+        {"reduction", p->reduction, GQA_REDUCE_AUTO, GQA_REDUCE_GRID, NULL},
+        {"pdl", p->pdl, GQA_PDL_AUTO, GQA_PDL_EARLY, NULL},
         {"precision", p->precision, GQA_PRECISION_FAST, GQA_PRECISION_EXACT, NULL},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)

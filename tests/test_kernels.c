@@ -30,33 +30,42 @@ static const struct variant {
     int splits;
     int64_t split_tokens;
     enum gqa_reduction reduction;
+    const char *suffix; /* of the kernel's name */
+    enum gqa_pdl pdl;
 } variants[] = {
-    {"auto", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_AUTO},
-    {"none", GQA_SPLIT_FIXED, 1, 0, GQA_REDUCE_NONE},
-    {"kernel 3", GQA_SPLIT_FIXED, 3, 0, GQA_REDUCE_KERNEL},
-    {"shares", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_KERNEL},
-    {"invariant 64", GQA_SPLIT_INVARIANT, 0, 64, GQA_REDUCE_AUTO},
-    {"cluster 2", GQA_SPLIT_FIXED, 2, 0, GQA_REDUCE_CLUSTER},
-    {"cluster 5", GQA_SPLIT_FIXED, 5, 0, GQA_REDUCE_CLUSTER},
-    {"cluster 16", GQA_SPLIT_FIXED, 16, 0, GQA_REDUCE_CLUSTER},
-    {"two clusters of 10", GQA_SPLIT_FIXED, 20, 0, GQA_REDUCE_CLUSTER},
-    {"atomic 4", GQA_SPLIT_FIXED, 4, 0, GQA_REDUCE_ATOMIC},
+    {"auto", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_AUTO, "", GQA_PDL_AUTO},
+    {"none", GQA_SPLIT_FIXED, 1, 0, GQA_REDUCE_NONE, "", GQA_PDL_EARLY},
+    {"kernel 3", GQA_SPLIT_FIXED, 3, 0, GQA_REDUCE_KERNEL, "", GQA_PDL_AUTO},
+    {"shares", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_KERNEL, "", GQA_PDL_EARLY},
+    {"invariant 64", GQA_SPLIT_INVARIANT, 0, 64, GQA_REDUCE_AUTO, "", GQA_PDL_AUTO},
+    {"cluster 2", GQA_SPLIT_FIXED, 2, 0, GQA_REDUCE_CLUSTER, "", GQA_PDL_AUTO},
+    {"cluster 5", GQA_SPLIT_FIXED, 5, 0, GQA_REDUCE_CLUSTER, "", GQA_PDL_EARLY},
+    {"cluster 16", GQA_SPLIT_FIXED, 16, 0, GQA_REDUCE_CLUSTER, "", GQA_PDL_AUTO},
+    {"grid of 3", GQA_SPLIT_FIXED, 3, 0, GQA_REDUCE_GRID, "", GQA_PDL_AUTO},
+    {"grid of 20 CTAs", GQA_SPLIT_FIXED, 20, 0, GQA_REDUCE_GRID, ":cluster=1", GQA_PDL_EARLY},
+    {"two clusters of 10", GQA_SPLIT_FIXED, 20, 0, GQA_REDUCE_GRID, ":cluster=10", GQA_PDL_AUTO},
+    {"grid of shares", GQA_SPLIT_AUTO, 0, 0, GQA_REDUCE_GRID, ":shares", GQA_PDL_AUTO},
+    {"atomic 4", GQA_SPLIT_FIXED, 4, 0, GQA_REDUCE_ATOMIC, "", GQA_PDL_AUTO},
 };
 
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* Returns false if the kernel does not do that. */
-static bool run(struct verify_case *v, const struct verify_target *target,
-                const struct variant *way) {
+static bool run(struct verify_case *v, const struct verify_target *on, const struct variant *way) {
     const struct gqa_problem p = v->x.p;
+    struct verify_target target = *on;
     struct verify_report report;
+    char kernel[96];
     if (way) {
+        snprintf(kernel, sizeof kernel, "%s%s", on->kernel, way->suffix);
+        target.kernel = kernel;
+        v->x.p.pdl = way->pdl;
         v->x.p.split_mode = way->mode;
         v->x.p.splits = way->splits;
         v->x.p.split_tokens = way->split_tokens;
         v->x.p.reduction = way->reduction;
     }
-    const enum verify_outcome outcome = verify_run(v, target, &report);
+    const enum verify_outcome outcome = verify_run(v, &target, &report);
     switch (outcome) {
     case VERIFY_PASS:
         passed++;
@@ -66,9 +75,8 @@ static bool run(struct verify_case *v, const struct verify_target *target,
         break;
     case VERIFY_FAIL:
         failed++;
-        printf("FAILED %s on %s, %s, %s, seed %llu: %s\n", v->x.c->name, target->kernel,
-               target->name, way ? way->name : "as the case says", (unsigned long long)v->x.seed,
-               report.message);
+        printf("FAILED %s on %s, %s, %s, seed %llu: %s\n", v->x.c->name, target.kernel, target.name,
+               way ? way->name : "as the case says", (unsigned long long)v->x.seed, report.message);
         break;
     }
     v->x.p = p;

@@ -3,6 +3,9 @@
  * once in a CUDA graph and replayed with other inputs: queries, keys, values, lengths and table are
  * what the kernels before left there, so nothing may be read before the dependent wait.
  *
+ * Hopper's kernels behind kernels that write no more than GQA_PDL_EARLY allows: queries, and K and
+ * V of the query tokens. They lie there as NaN before.
+ *
  *   test_relay [DEVICE [KERNEL...]]      emu:sm_100a, the Blackwell kernels */
 #include "../oracle/compare.h"
 #include "../oracle/memory_cuda.h"
@@ -86,6 +89,17 @@ static bool launch_relay(void *to, const void *from, size_t bytes, cu_stream str
 }
 
 /* --- One kernel --- */
+
+/* Full of 0xFF: letters are looked for before they are there. */
+static void *new_workspace(const gqa_plan *plan) {
+    const size_t bytes = gqa_plan_workspace(plan) + 1;
+    void *device = memory.alloc(memory.context, bytes, 256), *host = malloc(bytes);
+    if (host)
+        memset(host, 0xff, bytes);
+    const bool ok = device && host && memory.upload(memory.context, device, host, bytes);
+    free(host);
+    return ok ? device : NULL;
+}
 
 static void make_case(struct test_case *c, const char *kernel, enum gqa_reduction reduction) {
     *c = (struct test_case){.p = gqa_problem_init(), .lens_kind = CASE_LENS_LIST};
@@ -171,7 +185,7 @@ static int run(gqa_device *device, const char *kernel, enum gqa_reduction reduct
         return printf("skip: %s\n", err.message), case_free(&x), -1;
     for (int i = 0; i < INPUTS; i++)
         staging[i] = memory.alloc(memory.context, x.buffers[inputs[i]].bytes, 256);
-    void *workspace = memory.alloc(memory.context, gqa_plan_workspace(plan) + 1, 256);
+    void *workspace = new_workspace(plan);
     cu_graph graph =
         cu.stream_create(&stream, 1) ? NULL : capture(&x, staging, plan, workspace, stream, &err);
     const char *why = graph ? NULL : "the graph was not captured";
@@ -184,15 +198,81 @@ static int run(gqa_device *device, const char *kernel, enum gqa_reduction reduct
     return !why;
 }
 
+/* --- Early --- */
+
+/* Where the sequence's last token lies in K or V. */
+static size_t row_offset(const struct case_instance *x, const struct gqa_strides *s, int sequence) {
+    const int last = x->host.kv_lens[sequence] - 1;
+    const int page = x->host.block_table[sequence * x->p.table_stride + last / x->p.page_size];
+    return 2 * (size_t)(page * s->batch + last % x->p.page_size * s->token);
+}
+
+/* Poison `bytes` at `offset` of an input, and let a kernel bring them back. */
+static bool relay_bytes(struct case_instance *x, enum case_tensor which, size_t offset,
+                        size_t bytes, cu_stream stream) {
+    struct case_buffer *b = &x->buffers[which];
+    char *staging = memory.alloc(memory.context, bytes, 256), *poison = malloc(bytes);
+    bool ok = staging && poison;
+    if (ok) {
+        memset(poison, 0xff, bytes);
+        ok = memory.upload(memory.context, staging, (char *)b->host + offset, bytes) &&
+             memory.upload(memory.context, (char *)b->device + offset, poison, bytes);
+    }
+    free(poison);
+    return ok && launch_relay((char *)b->device + offset, staging, bytes, stream);
+}
+
+static int run_early(gqa_device *device, const char *kernel, enum gqa_reduction reduction) {
+    static struct compare_result result;
+    struct test_case c;
+    struct case_instance x;
+    struct gqa_error err = {0};
+    struct ref ref;
+    gqa_plan *plan = NULL;
+    cu_stream stream = NULL;
+    make_case(&c, kernel, reduction);
+    c.p.pdl = GQA_PDL_EARLY;
+    if (!case_build(&x, &c, 200, &memory))
+        return printf("FAILED %s: %s\n", kernel, x.why), 0;
+    if (gqa_plan_create(device, &x.p, &plan, &err))
+        return printf("skip: %s\n", err.message), case_free(&x), -1;
+    void *workspace = new_workspace(plan);
+    bool ok = !cu.stream_create(&stream, 1) && case_reset(&x);
+    for (int i = 0; ok && i < x.p.batch; i++)
+        ok = relay_bytes(&x, CASE_K, row_offset(&x, &x.p.k, i), 256, stream) &&
+             relay_bytes(&x, CASE_V, row_offset(&x, &x.p.v, i), 256, stream);
+    ok = ok && relay_bytes(&x, CASE_Q, 0, x.buffers[CASE_Q].bytes, stream);
+    ok = ok && !gqa_decode(plan, &x.device, workspace, gqa_plan_workspace(plan), stream, &err) &&
+         case_collect(&x) && ref_decode(&x.p, &x.host, &ref);
+    if (ok) {
+        compare_decode(&x.p, &x.host, &ref, &result);
+        ref_free(&ref);
+    }
+    if (!ok || !result.ok)
+        printf("FAILED %s, early, reduction %d: %s %s\n", kernel, (int)reduction, err.message,
+               ok ? result.message : x.why);
+    gqa_plan_destroy(plan);
+    case_free(&x);
+    return ok && result.ok;
+}
+
+static int passed, failed, skipped;
+
+static void count(int result) {
+    passed += result > 0;
+    failed += result == 0;
+    skipped += result < 0;
+}
+
 int main(int argc, char **argv) {
     static const char *const all[] = {"gqa_decode_sm100_bf16_d128_g8",
                                       "gqa_decode_sm100s_bf16_d128_g8",
                                       "gqa_decode_sm100o_bf16_d128_g8"};
-    static const enum gqa_reduction reductions[] = {GQA_REDUCE_KERNEL, GQA_REDUCE_CLUSTER};
+    static const enum gqa_reduction reductions[] = {GQA_REDUCE_KERNEL, GQA_REDUCE_CLUSTER,
+                                                    GQA_REDUCE_GRID};
     const char *name = argc > 1 ? argv[1] : "emu:sm_100a";
     const char *const *kernels = argc > 2 ? (const char *const *)argv + 2 : all;
-    const int count = argc > 2 ? argc - 2 : (int)(sizeof all / sizeof *all);
-    int passed = 0, failed = 0, skipped = 0;
+    const int kernel_count = argc > 2 ? argc - 2 : (int)(sizeof all / sizeof *all);
     char why[160] = "";
     gqa_device *device = NULL;
     struct gqa_error err = {0};
@@ -204,12 +284,14 @@ int main(int argc, char **argv) {
         printf("tests/relay.ptx was not loaded\n0 passed, 1 failed, 0 skipped\n");
         return 1;
     }
-    for (int i = 0; i < count * 2; i++) {
-        const int result = run(device, kernels[i / 2], reductions[i % 2]);
-        passed += result > 0;
-        failed += result == 0;
-        skipped += result < 0;
-    }
+    for (int i = 0; i < kernel_count; i++)
+        for (int r = 0; r < 3; r++)
+            if (strstr(kernels[i], "_sm90_")) {
+                count(run(device, kernels[i], reductions[r]));
+                count(run_early(device, kernels[i], reductions[r]));
+            } else if (reductions[r] != GQA_REDUCE_GRID) {
+                count(run(device, kernels[i], reductions[r]));
+            }
     gqa_device_close(device);
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed > 0;

@@ -6,14 +6,16 @@
 #include "shape.h"
 #include "table.h"
 
-static const char *const reductions[] = {"auto", "none", "kernel", "atomic", "cluster"};
+static const char *const reductions[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
+
+static const char *const pdl_names[] = {"off", "on", "early"};
 
 static void print_plan(const struct gqa_plan_info *info, const char *device,
                        enum table_format format) {
     static const struct column columns[] = {
         {"device", false},      {"kernel", false},         {"splits", true},
         {"split_tokens", true}, {"work_items", true},      {"reduction", false},
-        {"pdl", true},          {"workspace_bytes", true}, {"reason", false},
+        {"pdl", false},         {"workspace_bytes", true}, {"reason", false},
     };
     if (format == TABLE_TEXT) {
         char length[40] = "";
@@ -23,7 +25,7 @@ static void print_plan(const struct gqa_plan_info *info, const char *device,
                "work items   %lld\nreduction    %s\nPDL          %s\nworkspace    %zu bytes\n"
                "reason       %s\n",
                device, info->kernel, info->splits, length, (long long)info->work_items,
-               reductions[info->reduction], info->pdl ? "on" : "off", info->workspace_bytes,
+               reductions[info->reduction], pdl_names[info->pdl], info->workspace_bytes,
                info->reason);
         return;
     }
@@ -34,7 +36,7 @@ static void print_plan(const struct gqa_plan_info *info, const char *device,
     table_add(t, "%lld", (long long)info->split_tokens);
     table_add(t, "%lld", (long long)info->work_items);
     table_add(t, "%s", reductions[info->reduction]);
-    table_add(t, "%d", info->pdl);
+    table_add(t, "%s", pdl_names[info->pdl]);
     table_add(t, "%zu", info->workspace_bytes);
     table_add(t, "%s", info->reason);
     table_print(t, format, stdout);

@@ -67,7 +67,7 @@ enum {
 struct state {
     void *library;
     int device, sms;
-    void *primary, *stream, *begin, *end, *module, *floor;
+    void *primary, *stream, *begin, *end, *module, *floor[2]; /* floor: plain, early */
 #define X(name, args) int(*name) args;
     FUNCTIONS(X)
 #undef X
@@ -151,8 +151,10 @@ static gqa_status open_state(struct state *s, int ordinal, struct gqa_error *err
     /* Without an image for this GPU there is no floor; cuda_stream_step says so. */
     if ((!s->cuModuleLoadData(&s->module, space_stream_image) ||
          !s->cuModuleLoadData(&s->module, space_stream_text)) &&
-        !s->cuModuleGetFunction(&s->floor, s->module, "gqa_stream"))
-        s->cuFuncSetAttribute(s->floor, MAX_SMEM, STREAM_SMEM);
+        !s->cuModuleGetFunction(&s->floor[0], s->module, "gqa_stream") &&
+        !s->cuModuleGetFunction(&s->floor[1], s->module, "gqa_stream_early"))
+        for (int i = 0; i < 2; i++)
+            s->cuFuncSetAttribute(s->floor[i], MAX_SMEM, STREAM_SMEM);
     return GQA_OK;
 }
 
@@ -306,7 +308,7 @@ static gqa_status cuda_time(struct space *space, space_step step, void *context,
 /* --- The floor --- */
 
 gqa_status cuda_stream_step(struct space *space, const struct space_pool *pool, int64_t run,
-                            int pdl, struct gqa_error *err) {
+                            enum gqa_pdl pdl, struct gqa_error *err) {
     const struct state *s = space->state;
     int64_t chunk = ((int64_t)pool->bytes / s->sms + 15) / 16 * 16;
     chunk = chunk > CHUNK ? CHUNK : chunk < 512 ? 512 : chunk;
@@ -320,14 +322,15 @@ gqa_status cuda_stream_step(struct space *space, const struct space_pool *pool, 
                                          .smem = STREAM_SMEM,
                                          .stream = s->stream,
                                          .attributes = &attribute,
-                                         .count = pdl ? 1 : 0};
+                                         .count = pdl == GQA_PDL_OFF ? 0 : 1};
     void *parameters[] = {&args, NULL};
-    if (!s->floor) {
+    void *floor = s->floor[pdl == GQA_PDL_EARLY];
+    if (!floor) {
         err->status = GQA_ERR_UNSUPPORTED;
         snprintf(err->message, sizeof err->message, "the floor kernel has no image for this GPU");
         return GQA_ERR_UNSUPPORTED;
     }
-    return check(s, s->cuLaunchKernelEx(&config, s->floor, parameters, NULL), "gqa_stream", err);
+    return check(s, s->cuLaunchKernelEx(&config, floor, parameters, NULL), "gqa_stream", err);
 }
 
 struct floor_step {
@@ -338,7 +341,7 @@ struct floor_step {
 static gqa_status floor_run(void *context, int64_t run, void *stream, struct gqa_error *err) {
     const struct floor_step *f = context;
     (void)stream;
-    return cuda_stream_step(f->space, f->pool, run, 1, err);
+    return cuda_stream_step(f->space, f->pool, run, GQA_PDL_ON, err);
 }
 
 static gqa_status cuda_read(struct space *space, const struct space_pool *pool, int threads,

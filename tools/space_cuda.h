@@ -20,6 +20,6 @@ void cuda_graph_free(struct space *space, struct cuda_graph *graph);
 
 /* A step that reads one entry of a pool as fast as the device can; context: a struct space_pool. */
 gqa_status cuda_stream_step(struct space *space, const struct space_pool *pool, int64_t run,
-                            int pdl, struct gqa_error *err);
+                            enum gqa_pdl pdl, struct gqa_error *err);
 
 #endif

@@ -35,8 +35,10 @@ enum gqa_finish {
     GQA_FINISH_PARTIAL,    /* write a partial; gqa_combine merges (whole units are still output) */
     GQA_FINISH_ATOMIC,     /* agree on max and sum in the cluster, add into a zeroed output */
     GQA_FINISH_CLUSTER,    /* exchange partials in the cluster, each CTA writes a slice */
-    GQA_FINISH_CLUSTER_PARTIAL, /* the same, but the slice is of a partial; gqa_combine merges */
+    GQA_FINISH_GRID,       /* the same, then the unit's clusters meet in its last one, by letters */
 };
+
+enum { GQA_LETTER_WORDS = 8 };
 
 /* Numbers of gqa_type, for kernels (they may not include gqa.h). */
 enum { GQA_ARG_F32 = 0, GQA_ARG_BF16, GQA_ARG_F16, GQA_ARG_E4M3, GQA_ARG_E5M2 };
@@ -99,8 +101,9 @@ struct gqa_args {
     /* Partials: slot s, row r of the tile: part_o[(s * part_rows + r) * part_dim + d], not
      * normalised, relative to part_ml[(s * part_rows + r) * 2] (max, in log2 units); [.. + 1] is
      * the sum. Slot: SPLITS and TOKENS unit * splits + part; SHARES 2 * cta, + 1 if the part
-     * holds the unit's first grain. Parts with no visible token write nothing. From clusters: unit
-     * * splits / cluster + cluster; all write. */
+     * holds the unit's first grain. Parts with no visible token write nothing. GRID: part_o holds
+     * letters instead (finish_grid_sm90.cuh), uint32[unit][cluster, but the last][part_rows]
+     * [part_dim / 4][GQA_LETTER_WORDS]. */
     float *part_o, *part_ml;
     int32_t part_rows, part_dim;
     float part_v_factor;  /* what the kernel's partials leave out of V's scale */
@@ -130,10 +133,11 @@ struct gqa_args {
     int32_t schedule; /* enum gqa_schedule */
     int32_t finish;   /* enum gqa_finish */
     int32_t splits;   /* parts per unit (TOKENS: at most) */
-    int32_t cluster;  /* CTAs of a cluster: splits, but for CLUSTER_PARTIAL a divisor of it; or 1 */
+    int32_t cluster;  /* CTAs of a cluster: splits, but for GRID a divisor of it; or 1 */
     int32_t split_grains;
     int32_t ctas;    /* SHARES: the grid */
     int32_t by_rows; /* sm90: too little lies together for bulk copies */
+    int32_t early;   /* lengths, tables and older K and V may be read before pdl_wait */
 
     struct gqa_divisor by_splits, by_cluster, by_row_tiles;
     struct gqa_divisor by_sequence; /* kv_heads * row_tiles */

@@ -53,10 +53,7 @@ DEV void store_float(int type, void *p, int64_t i, float x) {
 /* count 1: the unit was output whole. All 32 lanes. */
 DEV struct sources sources_of(const struct gqa_args *a, const struct unit *u) {
     struct sources x = {0, u->index * a->splits, 1, 0};
-    if (a->finish == GQA_FINISH_CLUSTER_PARTIAL) {
-        x.count = divide(a->splits, a->by_cluster);
-        x.base = u->index * x.count;
-    } else if (a->schedule == GQA_SCHED_SPLITS) {
+    if (a->schedule == GQA_SCHED_SPLITS) {
         x.count = min_int(u->grains, a->splits); /* the parts after these are empty */
     } else if (a->schedule == GQA_SCHED_TOKENS) {
         const int first = u->grain / a->split_grains;

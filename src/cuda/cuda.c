@@ -429,6 +429,7 @@ static void fill_schedule(struct gqa_args *a, const gqa_plan *plan, void *worksp
     a->split_grains = (int32_t)n[PLAN_SPLIT_GRAINS];
     a->ctas = (int32_t)n[PLAN_CTAS];
     a->by_rows = plan_copies_rows(&plan->problem);
+    a->early = plan->problem.pdl == GQA_PDL_EARLY;
     a->cluster = (int32_t)n[PLAN_CLUSTER];
     a->by_splits = gqa_divisor_of((uint32_t)a->splits);
     a->by_cluster = gqa_divisor_of((uint32_t)a->cluster);
@@ -566,9 +567,7 @@ static gqa_status launch_decode(struct cuda_device *d, const gqa_plan *plan, str
         status = launch_zero(d, plan, a, stream, err);
     if (!status)
         status = launch(d, &x, stream, row->name, err);
-    const bool has_partials =
-        a->finish == GQA_FINISH_PARTIAL || a->finish == GQA_FINISH_CLUSTER_PARTIAL;
-    if (!status && has_partials && !shares_are_whole(a))
+    if (!status && a->finish == GQA_FINISH_PARTIAL && !shares_are_whole(a))
         status = launch_combine(d, plan, a, stream, err);
     return status;
 }

@@ -163,17 +163,21 @@ DEV int step_first(int tile, int team, int sub) {
     return tile + 4 * (team + sub * GROUP_TEAMS);
 }
 
-/* The ends of an attend warp. */
-struct pipes {
-    struct pipe k, v;
-};
+/* V's ring stands where K's does; its barriers follow those of K (struct smem). */
+DEV struct pipe v_ring(const struct pipe *k) {
+    struct pipe v = *k;
+    v.full += offsetof(struct smem, v_full) - offsetof(struct smem, k_full);
+    v.empty += offsetof(struct smem, v_empty) - offsetof(struct smem, k_empty);
+    return v;
+}
 
 /* V's part of all steps of this warp. */
-DEV void v_take(const struct cta *c, const struct view *w, struct pipe *ring, int tile, int team,
-                int slice, bool plain, struct v_frag v[SUBS], int lane) {
-    const uint32_t slot = smem_addr(c->smem->v[ring->slot]);
+DEV void v_take(const struct cta *c, const struct view *w, const struct pipe *k_ring, int tile,
+                int team, int slice, bool plain, struct v_frag v[SUBS], int lane) {
+    const struct pipe ring = v_ring(k_ring);
+    const uint32_t slot = smem_addr(c->smem->v[ring.slot]);
     trace_enter(c->trace, TRACE_wait_V);
-    pipe_wait(ring);
+    pipe_wait(&ring);
     trace_enter(c->trace, TRACE_read_V);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++) {
@@ -182,7 +186,7 @@ DEV void v_take(const struct cta *c, const struct view *w, struct pipe *ring, in
         if (!plain)
             zero_unseen(&v[sub], token, w->begin, w->end, lane);
     }
-    pipe_release(ring, lane);
+    pipe_release(&ring, lane);
     trace_enter(c->trace, TRACE_other);
 }
 
@@ -199,14 +203,14 @@ DEV void see_scores(const struct view *w, struct scores s[SUBS], int tile, int t
 
 /* One tile, where the rings stand. */
 DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_frag *q,
-                     struct softmax *x, struct pipes *in, int tile, int turn, int team, int slice,
+                     struct softmax *x, struct pipe *in, int tile, int turn, int team, int slice,
                      bool plain, int lane) {
     struct scores s[SUBS];
     uint32_t weights[SUBS][BLOCKS][2];
     struct v_frag v[SUBS];
-    const uint32_t slot = smem_addr(c->smem->k[in->k.slot]);
+    const uint32_t slot = smem_addr(c->smem->k[in->slot]);
     trace_enter(c->trace, TRACE_wait_K);
-    pipe_wait(&in->k);
+    pipe_wait(in);
     trace_enter(c->trace, TRACE_QK_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
@@ -214,13 +218,13 @@ DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_f
                             lane);
     if (SLICES == 1)
         see_scores(w, s, tile, team, plain, lane);
-    pipe_release(&in->k, lane);
+    pipe_release(in, lane);
     if (SLICES > 1) {
         add_partner(c, &s[0], turn, team, slice, lane);
         see_scores(w, s, tile, team, plain, lane);
     }
     if (EARLY_V)
-        v_take(c, w, &in->v, tile, team, slice, plain, v, lane);
+        v_take(c, w, in, tile, team, slice, plain, v, lane);
     trace_enter(c->trace, TRACE_softmax_local_max);
     softmax_raise(x, s, SUBS, lane);
     trace_enter(c->trace, TRACE_softmax_math);
@@ -228,7 +232,7 @@ DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_f
     for (int sub = 0; sub < SUBS; sub++)
         softmax_weights(x, &s[sub], weights[sub]);
     if (!EARLY_V)
-        v_take(c, w, &in->v, tile, team, slice, plain, v, lane);
+        v_take(c, w, in, tile, team, slice, plain, v, lane);
     trace_enter(c->trace, TRACE_PV_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
@@ -239,7 +243,7 @@ DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_f
 /* The tiles of one part, those of this group: `turn` counts all tiles of the CTA. A warp without a
  * token in the last tile still computes, on masked scores: branches cost more. */
 DEV void attend_tiles(const struct cta *c, const struct view *w, const struct q_frag *q,
-                      struct softmax *x, struct pipes *in, int *turn, int warp, int lane) {
+                      struct softmax *x, struct pipe *in, int *turn, int warp, int lane) {
     const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
     const int team = in_group / SLICES, slice = in_group % SLICES;
     for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE, (*turn)++) {
@@ -250,21 +254,23 @@ DEV void attend_tiles(const struct cta *c, const struct view *w, const struct q_
             else
                 attend_tile(c, w, q, x, in, tile, *turn, team, slice, false, lane);
         }
-        pipe_next(&in->k);
-        pipe_next(&in->v);
+        pipe_next(in);
     }
 }
 
 DEV void finish(const struct cta *c, const struct unit *u, const struct part *p,
-                const struct place *to, int teams) {
+                const struct post *post, const struct place *to, int teams) {
     const struct gqa_args *a = c->args;
     struct smem *s = c->smem;
     trace_enter(c->trace, a->finish >= GQA_FINISH_ATOMIC               ? TRACE_cluster_merge
                           : a->finish == GQA_FINISH_OUTPUT || p->whole ? TRACE_output_store
                                                                        : TRACE_partial_store);
-    if (a->finish >= GQA_FINISH_CLUSTER)
+    if (a->finish == GQA_FINISH_CLUSTER)
         finish_cluster(a, u, to, &s->merge, teams, &s->inbox, c->trace, threadIdx.x,
                        ATTEND_THREADS);
+    else if (a->finish == GQA_FINISH_GRID)
+        finish_grid(a, u, post, to, &s->merge, teams, &s->inbox, c->trace, threadIdx.x,
+                    ATTEND_THREADS);
     else if (a->finish == GQA_FINISH_ATOMIC)
         finish_atomic(a, u, to, &s->merge, teams, &s->inbox, threadIdx.x, ATTEND_THREADS);
     else
@@ -282,15 +288,33 @@ DEV void q_take(const struct cta *c, const struct q_rows *rows, int slice, struc
     barrier_sync(BAR_ATTEND, ATTEND_THREADS);
 }
 
+/* walk_next for an attend warp. All 32 lanes. */
+DEV int walk_on(const struct cta *c, struct walk *w, struct unit *u, struct part *p,
+                struct post *post, int warp, int lane) {
+    if (!WALK_IN_SMEM)
+        return walk_next(c->args, w, u, p, post);
+    struct walk now = c->smem->walk[warp];
+    const int some = walk_next(c->args, &now, u, p, post);
+    __syncwarp();
+    if (lane == 0)
+        c->smem->walk[warp] = now;
+    __syncwarp();
+    return some;
+}
+
 /* Role: the attend warps compute every part and write what came out. */
-DEV void attend(const struct cta *c, struct pipes in, int warp, int lane) {
+DEV void attend(const struct cta *c, struct pipe in, int warp, int lane) {
     const struct gqa_args *a = c->args;
     const int team = warp / SLICES, slice = warp % SLICES;
     struct walk walk = walk_begin(a);
+    if (WALK_IN_SMEM && lane == 0)
+        c->smem->walk[warp] = walk;
+    __syncwarp();
     struct unit u;
     struct part p;
     int turn = 0;
-    for (int parts = 0; walk_next(a, &walk, &u, &p); parts++) {
+    struct post post;
+    for (int parts = 0; walk_on(c, &walk, &u, &p, &post, warp, lane); parts++) {
         struct softmax x;
         struct q_frag q;
         softmax_init(&x);
@@ -318,7 +342,7 @@ DEV void attend(const struct cta *c, struct pipes in, int warp, int lane) {
                           smem_addr(c->smem->merge.ml[store_team]), lane);
         trace_enter(c->trace, TRACE_wait_merge);
         barrier_sync(BAR_ATTEND, ATTEND_THREADS);
-        finish(c, &u, &p, &to, groups * GROUP_TEAMS);
+        finish(c, &u, &p, &post, &to, groups * GROUP_TEAMS);
         trace_enter(c->trace, TRACE_other);
     }
 }
@@ -365,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             init_barriers(smem, args.by_rows ? 32 : 1);
         __syncwarp();
     }
-    if (args.finish >= GQA_FINISH_ATOMIC)
+    if (args.cluster > 1)
         barrier_cluster_arrive_relaxed();
     if (warp < ATTEND_WARPS)
         args_touch(&args);
@@ -377,9 +401,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     } else if (warp == LOAD_V_WARP) {
         load(&c, pipe_producer(v_full, v_empty, DEPTH), false, lane);
     } else {
-        const struct pipes in = {pipe_consumer(k_full, k_empty, DEPTH),
-                                 pipe_consumer(v_full, v_empty, DEPTH)};
-        attend(&c, in, warp, lane);
+        attend(&c, pipe_consumer(k_full, k_empty, DEPTH), warp, lane);
     }
     trace_close(&trace);
 }

@@ -6,7 +6,7 @@
 
 #include "args.h"
 #include "shape.h"
-#include "finish_sm90.cuh"
+#include "finish_grid_sm90.cuh"
 #include "pipe.cuh"
 #include "trace.cuh"
 
@@ -29,6 +29,8 @@ enum {
     GROUP_WARPS = ATTEND_WARPS / GROUPS,
     GROUP_TEAMS = TEAMS / GROUPS,
     SUBS = TILE / (STEP * GROUP_TEAMS), /* steps of a warp per tile */
+    WALK_IN_SMEM = SLICES > 1 || (HEAD_DIM == 128 &&
+                                  ROWS == 16), /* while a part is worked on: registers are short */
     EARLY_V = ROWS == 8, /* read V before the softmax: its latency hides there; needs registers */
     BAR_ATTEND = 1,
     BAR_INIT = 2,
@@ -39,12 +41,23 @@ static_assert(DEPTH % GROUPS == 0 && DEPTH > 0, "a slot belongs to one group");
 static_assert(SLICES == 1 || (SLICES == 2 && SUBS == 1 && GROUPS == 1), "see add_partner");
 static_assert(SUBS >= 1 && TILE % (STEP * GROUP_TEAMS) == 0, "teams share a tile evenly");
 
+/* The parts of this CTA, one after the other; every warp walks them by itself. Without lengths to
+ * read that is pure arithmetic, done while earlier kernels still run. Shares are walked backwards:
+ * the piece of a unit that goes on in the next CTA comes first, so whoever merges the unit, its
+ * last CTA, waits for what was done long ago. */
+struct walk {
+    int begin, end;     /* grains left, counted as in schedule.cuh; splits: 0, 1 */
+    int base, sequence; /* of grain end - 1 */
+    int each, longer;   /* struct shares */
+};
+
 struct smem {
     alignas(128) unsigned char k[DEPTH][SLOT_BYTES], v[DEPTH][SLOT_BYTES];
     struct merge_smem merge;
     struct inbox inbox;
     alignas(16) float half[2][SLICES > 1 ? TEAMS : 0][SLICES][BLOCKS][32][4]; /* see add_partner */
     struct q_smem q[Q_IN_SMEM]; /* written and read by attend warps between BAR_ATTENDs */
+    struct walk walk[WALK_IN_SMEM ? ATTEND_WARPS : 0]; /* see walk_on */
     alignas(8) uint64_t k_full[DEPTH], k_empty[DEPTH], v_full[DEPTH], v_empty[DEPTH];
 };
 
@@ -54,36 +67,62 @@ struct cta {
     struct trace *trace; /* the warp's */
 };
 
-/* The parts of this CTA, one after the other; every warp walks them by itself. Without lengths to
- * read that is pure arithmetic, done while earlier kernels still run. */
-struct walk {
-    struct share share;
-    int single; /* 1: one part is to come; 0: it has been; -1: a share */
-};
-
 DEV struct walk walk_begin(const struct gqa_args *a) {
-    struct walk w;
-    w.single = a->schedule == GQA_SCHED_SHARES ? -1 : 1;
-    if (a->reads_lengths)
+    struct walk w = {0, 1, 0, 0, 0, 0};
+    if (a->reads_lengths && !a->early)
         pdl_wait();
-    if (w.single < 0) {
+    if (a->schedule == GQA_SCHED_SHARES) {
         const struct shares all = shares_of(a);
-        w.share = share_of(a, &all, blockIdx.x);
+        w.begin = share_begin(&all, blockIdx.x);
+        w.end = share_begin(&all, blockIdx.x + 1);
+        w.sequence = sequence_at(a, w.end - 1, &w.base);
+        w.each = all.each;
+        w.longer = all.longer;
     }
     return w;
 }
 
-DEV int walk_next(const struct gqa_args *a, struct walk *w, struct unit *u, struct part *p) {
-    if (w->single < 0)
-        return share_next(a, &w->share, blockIdx.x, ROWS, u, p);
-    if (!w->single)
+/* The share's last part that is left. */
+DEV int walk_share(const struct gqa_args *a, struct walk *w, struct unit *u, struct part *p,
+                   struct post *post) {
+    const int units = a->kv_heads * a->row_tiles, cta = blockIdx.x;
+    while (w->begin < w->end) {
+        *u = unit_of_sequence(a, w->sequence, 0);
+        while (w->end <= w->base) {
+            w->sequence--;
+            *u = unit_of_sequence(a, w->sequence, 0);
+            w->base -= units * (GQA_UNIT_GRAINS + u->grains);
+        }
+        const int all = GQA_UNIT_GRAINS + u->grains, inner = (w->end - 1 - w->base) / all;
+        const int start = w->base + inner * all + GQA_UNIT_GRAINS; /* the unit's first grain */
+        const int from = max_int(0, w->begin - start), to = w->end - start;
+        w->end = max_int(w->begin, start - GQA_UNIT_GRAINS);
+        if (from >= to) /* the share ends in front of that */
+            continue;
+        unit_set_inner(a, u, inner);
+        *p = part_of_grains(a, u, ROWS, u->grain + from, u->grain + to, 2 * cta + (from == 0));
+        const struct shares shares = {0, w->each, w->longer};
+        post->is_last = to == u->grains;
+        post->slot = post->is_last && from ? share_owner(&shares, start) : cta;
+        post->sources = cta - post->slot;
+        return 1;
+    }
+    return 0;
+}
+
+DEV int walk_next(const struct gqa_args *a, struct walk *w, struct unit *u, struct part *p,
+                  struct post *post) {
+    if (a->schedule == GQA_SCHED_SHARES)
+        return walk_share(a, w, u, p, post);
+    if (w->begin == w->end)
         return 0;
-    w->single = 0;
+    w->begin = w->end;
     const int index = divide(blockIdx.x, a->by_splits), s = blockIdx.x - index * a->splits;
     int g0, g1;
     *u = unit_of_index(a, index);
     const int some = split_grains(a, u, s, &g0, &g1) && u->row_tile * ROWS < unit_rows(a, u);
     *p = part_of_grains(a, u, ROWS, g0, g1, blockIdx.x);
+    *post = post_of_split(a, index, s);
     return some || a->finish >= GQA_FINISH_ATOMIC;
 }
 

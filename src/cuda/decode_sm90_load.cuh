@@ -11,6 +11,7 @@ struct source {
     const char *base; /* of the KV head in the cache entry, or in page 0 */
     int64_t page_bytes, token_bytes;
     int row_bytes, pieces;
+    int fresh; /* tokens from here on may come from kernels that still run */
 };
 
 /* A tile's rows in runs that are adjacent in memory, dealt to the lanes: RUNS each at most. */
@@ -30,6 +31,7 @@ DEV struct source source_of(const struct gqa_args *a, const struct unit *u, cons
     x.page_bytes = s->batch * KV_BYTES;
     x.token_bytes = s->token * KV_BYTES;
     x.row_bytes = dim * KV_BYTES;
+    x.fresh = a->early ? u->len - u->queries : 0;
     x.base = (const char *)base + u->kv_head * s->head * KV_BYTES;
     if (!a->pages)
         x.base += u->entry * x.page_bytes;
@@ -47,7 +49,8 @@ DEV struct runs runs_of(const struct gqa_args *a, const struct unit *u) {
     if (x.tokens == 1)
         x.by_run.multiply = 0;
     if (a->pages) {
-        pdl_wait();
+        if (!a->early)
+            pdl_wait();
         x.pages += a->page_indptr ? a->page_indptr[u->entry] : u->entry * a->page_stride;
     }
     return x;
@@ -78,6 +81,8 @@ DEV void load_adjacent(const struct cta *c, const struct source *s, const struct
         trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(ring);
+        if (end > s->fresh)
+            pdl_wait();
         trace_enter(c->trace, range);
         if (lane == 0)
             mbarrier_arrive_expect_tx(pipe_full(ring), (end - begin) * s->row_bytes);
@@ -167,6 +172,8 @@ DEV void load_runs(const struct cta *c, const struct source *s, const struct run
         trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(ring);
+        if (end > s->fresh)
+            pdl_wait();
         trace_enter(c->trace, range);
         if (by_rows) {
             copy_rows(s, runs, page, tile, begin, end, slots + ring->slot * SLOT_BYTES, lane);
@@ -194,13 +201,12 @@ DEV void load(const struct cta *c, struct pipe ring, bool is_k, int lane) {
     struct walk walk = walk_begin(a);
     struct unit u;
     struct part p;
-    while (walk_next(a, &walk, &u, &p)) {
+    struct post post;
+    while (walk_next(a, &walk, &u, &p, &post)) {
         const struct source source =
             source_of(a, &u, is_k ? a->k : a->v, is_k ? &a->k_stride : &a->v_stride,
                       is_k ? a->head_dim : a->head_dim_v, is_k ? 1 : V_PIECES);
         const struct runs runs = runs_of(a, &u);
-        trace_enter(c->trace, TRACE_griddepcontrol_wait);
-        pdl_wait();
         if (runs.tokens)
             load_runs(c, &source, &runs, &p, a->by_rows, &ring, slots, range, lane);
         else

@@ -3,8 +3,8 @@
  *
  * cluster: elements of the row tile are dealt to the CTAs in slices. A CTA merges its teams and
  *   sends every element to the inbox of the CTA that owns it; each CTA waits until its inbox is
- *   full, sums it over the parts in a fixed tree, and writes its slice: of the output, or where a
- *   unit has several clusters, of the cluster's partial. Deterministic, nothing is zeroed.
+ *   full, sums it over the parts in a fixed tree, and writes its slice. Deterministic, nothing is
+ *   zeroed.
  * atomic: CTAs send only max and sum to everyone, then add their scaled accumulators into the
  *   output, which gqa_zero has zeroed. Order, and so the last bits, vary.
  *
@@ -146,8 +146,9 @@ struct collector {
     int item;        /* of the row tile: this thread's first */
 };
 
-DEV struct collector collector_of(const struct deal *d, int t, int threads) {
-    int shift = d->cluster > 4 ? 3 : d->cluster > 2 ? 2 : 1;
+/* For so many sources of an item. */
+DEV struct collector collector_of(const struct deal *d, int sources, int t, int threads) {
+    int shift = sources > 4 ? 3 : sources > 2 ? 2 : 1;
     while (shift && (d->last - d->first) << shift > threads)
         shift--;
     const struct collector x = {t & ((1 << shift) - 1), 1 << shift, threads >> shift,
@@ -166,16 +167,15 @@ DEV void cluster_collect(const struct gqa_args *a, const struct unit *u, const s
         merged_join(&m, x->lanes);
         if (x->lane || item >= d->last || r >= rows)
             continue;
-        if (a->finish == GQA_FINISH_CLUSTER)
-            merged_write(a, u, to, u->row_tile * ROWS + r, 4 * quad, &m, v_factor);
-        else if (4 * quad < a->part_dim)
-            partial_write(a, divide(blockIdx.x, a->by_cluster), r, quad, &m);
+        merged_write(a, u, to, u->row_tile * ROWS + r, 4 * quad, &m, v_factor);
     }
 }
 
 /* Before there is anything to send: everyone has started, and thread 0's inbox knows what comes.
  * `t`: of the attend warps. */
 DEV void cluster_begin(const struct gqa_args *a, struct inbox *in, int t) {
+    if (a->cluster == 1)
+        return;
     const struct deal d = deal_of(a);
     barrier_cluster_wait();
     if (t == 0)
@@ -189,7 +189,7 @@ DEV void finish_cluster(const struct gqa_args *a, const struct unit *u, const st
                         struct trace *trace, int t, int threads) {
     const struct deal d = deal_of(a);
     const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
-    const struct collector mine = collector_of(&d, t, threads);
+    const struct collector mine = collector_of(&d, d.cluster, t, threads);
     trace_enter(trace, TRACE_cluster_send);
     cluster_send(a, x, in, &d, teams, t, threads);
     trace_enter(trace, TRACE_wait_cluster);

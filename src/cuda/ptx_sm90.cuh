@@ -83,6 +83,23 @@ DEV void st_async_v2(uint32_t addr, uint32_t bar, float a, float b) {
         : "memory");
 }
 
+/* --- 16 bytes that another CTA waits for (relaxed, gpu scope): written and read whole --- */
+
+DEV void st_relaxed_gpu_b128(void *p, const uint32_t w[4]) {
+    asm volatile("{ .reg .b128 t; .reg .b64 a, b; mov.b64 a, {%0, %1}; mov.b64 b, {%2, %3}; "
+                 "mov.b128 t, {a, b}; st.relaxed.gpu.global.b128 [%4], t; }" ::"r"(w[0]),
+                 "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(p)
+                 : "memory");
+}
+
+DEV void ld_relaxed_gpu_b128(const void *p, uint32_t w[4]) {
+    asm volatile("{ .reg .b128 t; .reg .b64 a, b; ld.relaxed.gpu.global.b128 t, [%4]; "
+                 "mov.b128 {a, b}, t; mov.b64 {%0, %1}, a; mov.b64 {%2, %3}, b; }"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "l"(p)
+                 : "memory");
+}
+
 /* --- Adding pairs into global memory (relaxed, gpu scope) --- */
 
 DEV void red_global_add_bf16x2(void *p, uint32_t x) {

@@ -210,31 +210,37 @@ DEV int share_owner(const struct shares *x, int grain) {
     return grain < in_longer ? grain / (x->each + 1) : x->longer + (grain - in_longer) / x->each;
 }
 
-/* The share of `cta`, standing at its first grain. All 32 lanes; a second pass over the lengths. */
-DEV struct share share_of(const struct gqa_args *a, const struct shares *all, int cta) {
-    const int lane = threadIdx.x % 32;
-    struct share x;
-    x.next = share_begin(all, cta);
-    x.end = share_begin(all, cta + 1);
-    x.units = a->kv_heads * a->row_tiles;
-    x.base = 0;
-    for (x.sequence = 0; x.sequence < a->batch; x.sequence += 32) {
-        const int s = x.sequence + lane;
-        const int own = s < a->batch ? sequence_grain_count(a, s) * x.units : 0;
+/* The sequence that holds grain `at`, and in `base` the grains before that. All 32 lanes. */
+DEV int sequence_at(const struct gqa_args *a, int at, int *base) {
+    const int lane = threadIdx.x % 32, units = a->kv_heads * a->row_tiles;
+    int sequence;
+    *base = 0;
+    for (sequence = 0; sequence < a->batch; sequence += 32) {
+        const int s = sequence + lane;
+        const int own = s < a->batch ? sequence_grain_count(a, s) * units : 0;
         int upto = own;
         for (int step = 1; step < 32; step <<= 1) {
             const int below = __shfl_up_sync(0xffffffffu, upto, step);
             upto += lane >= step ? below : 0;
         }
-        const unsigned beyond = __ballot_sync(0xffffffffu, x.base + upto > x.next);
+        const unsigned beyond = __ballot_sync(0xffffffffu, *base + upto > at);
         if (beyond) {
             const int found = __ffs(beyond) - 1;
-            x.base += __shfl_sync(0xffffffffu, upto - own, found);
-            x.sequence += found;
-            return x;
+            *base += __shfl_sync(0xffffffffu, upto - own, found);
+            return sequence + found;
         }
-        x.base += __shfl_sync(0xffffffffu, upto, 31);
+        *base += __shfl_sync(0xffffffffu, upto, 31);
     }
+    return sequence;
+}
+
+/* The share of `cta`, standing at its first grain. All 32 lanes; a second pass over the lengths. */
+DEV struct share share_of(const struct gqa_args *a, const struct shares *all, int cta) {
+    struct share x;
+    x.next = share_begin(all, cta);
+    x.end = share_begin(all, cta + 1);
+    x.units = a->kv_heads * a->row_tiles;
+    x.sequence = sequence_at(a, x.next, &x.base);
     return x;
 }
 
