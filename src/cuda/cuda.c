@@ -41,11 +41,6 @@ static struct gqa_arg_strides arg_strides(const struct gqa_strides *s) {
     return (struct gqa_arg_strides){s->batch, s->token, s->head};
 }
 
-static uint32_t trace_blocks(const struct gqa_tensors *t) {
-    const size_t blocks = t->trace ? t->trace_bytes / TRACE_BLOCK_BYTES : 0;
-    return blocks < INT32_MAX ? (uint32_t)blocks : INT32_MAX;
-}
-
 static void fill_tensors(struct gqa_args *a, const struct gqa_problem *p,
                          const struct gqa_tensors *t) {
     a->q = t->q;
@@ -66,7 +61,7 @@ static void fill_tensors(struct gqa_args *a, const struct gqa_problem *p,
     a->v_scale = t->v_scale;
     a->sinks = p->has_sinks ? t->sinks : NULL;
     a->trace = t->trace;
-    a->trace_blocks = (int32_t)trace_decode_blocks(trace_blocks(t));
+    a->trace_blocks = (int32_t)trace_decode_blocks(t->trace ? t->trace_bytes : 0);
 }
 
 static bool rows_aligned(const void *base, const struct gqa_strides *s, enum gqa_type type,
@@ -224,7 +219,7 @@ static gqa_status launch_combine(struct cuda_device *d, const gqa_plan *plan, st
     const int64_t per_cta = COMBINE_WARPS / a->combine_ways;
     if (a->trace) {
         a->trace = (char *)a->trace + (size_t)a->trace_blocks * TRACE_BLOCK_BYTES;
-        a->trace_blocks /= 3; /* trace_combine_blocks */
+        a->trace_blocks = (int32_t)trace_combine_blocks((uint32_t)a->trace_blocks);
     }
     const struct loaded *helpers = plan->records ? &d->traced_helpers : &d->helpers;
     const struct launch x = {.kernel = helpers->combine,
