@@ -25,3 +25,12 @@ $(BUILD)/sweep: $(BUILD)/bench/sweep.o $(BUILD)/tools/space_cuda.o $(BUILD)/libg
 ALL += $(BUILD)/modelled
 $(BUILD)/modelled: $(BUILD)/bench/modelled.o $(BUILD)/tools/space_cuda.o $(BUILD)/libgqa.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
+
+# What bulk copies cost, on a GPU and in the model: two of its constants (emu/timing_part.c).
+ALL += $(BUILD)/copies $(if $(NVCC),$(BUILD)/bench/copies.ptx)
+$(BUILD)/bench/copies.ptx: bench/copies.cu bench/part.mk $(wildcard src/cuda/*.cuh) src/cuda/args.h
+	@mkdir -p $(@D)
+	@echo "nvcc copies"
+	@$(NVCC) $(NVCC_FLAGS) -gencode arch=compute_90,code=compute_90 -DGQA_ARCH=90 -ptx $< -o $@
+$(BUILD)/copies: $(BUILD)/bench/copies.o
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -ldl -o $@

@@ -33,6 +33,8 @@ struct time_part {
     double tma_latency;   /* added when a bulk copy does it */
     double tma_op;        /* the copy engine of an SM is busy at least so long with an operation */
     double tma_row;       /* and so long with each row of a box */
+    double bulk_lane;     /* a bulk copy into shared memory holds its warp so long per lane */
+    double bulk_issue;    /* and so long on top, before its next instruction */
     double store_latency; /* until a write is visible to the next grid */
     double smem_latency, dsmem_latency, dsmem; /* dsmem: bytes a cycle of one SM */
     double mbar_latency; /* from the last arrival to the waiter's next instruction */
@@ -185,7 +187,8 @@ struct timing {
 
 struct warp_time {
     double t, last_start, tmem, began, blocked_at;
-    u32 line; /* instruction line last fetched */
+    double bulk; /* until then lanes issue bulk copies */
+    u32 line;    /* instruction line last fetched */
     double ready[];
 };
 

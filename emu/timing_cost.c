@@ -229,8 +229,17 @@ void time_touch(struct emu *e, struct item *it, u64 addr, u64 bytes) {
     it->rows++;
 }
 
-static double copy_in(struct emu *e, struct item *it, double start) {
+/* Lanes issue one after the other, and the warp waits: when this lane has. */
+static double bulk_issue(const struct timing *t, const struct item *it, double start) {
+    struct warp_time *w = it->cta->warps[it->warp].time;
+    double end = serve(&w->bulk, start, t->p->bulk_lane);
+    w->t = max2(w->t, end + t->p->bulk_issue);
+    return end;
+}
+
+static double copy_in(struct emu *e, struct item *it, double now) {
     struct timing *t = e->timing;
+    double start = bulk_issue(t, it, now);
     struct time_sm *sm = &t->sm[it->cta->sm];
     struct time_count *c = &it->cta->grid->time->count[it->warp];
     c->tma_ops++;

@@ -140,6 +140,17 @@ static bool reduction_allows(const struct gqa_problem *p, int finish) {
     return false;
 }
 
+/* CTAs and rows are counted in 31 bits. */
+static bool counts_fit(struct search *s, const struct candidate *c) {
+    const int64_t rows = c->units * kernel_rows[c->row].group;
+    if (c->ctas > INT32_MAX)
+        return no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds",
+                  (long long)c->ctas);
+    if (rows > INT32_MAX)
+        return no(s->why, sizeof s->why, "%lld query rows are more than 2^31 - 1", (long long)rows);
+    return true;
+}
+
 static void offer_splits(struct search *s, struct candidate c, int splits, int finish) {
     c.schedule = GQA_SCHED_SPLITS;
     c.splits = splits;
@@ -147,9 +158,9 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
     c.cluster = finish == GQA_FINISH_GRID ? c.cluster : finish >= GQA_FINISH_ATOMIC ? splits : 1;
     c.ctas = c.units * splits;
     c.slots = plan_merged_parts(&c) > 1 ? c.units * plan_merged_parts(&c) : 0;
-    if (c.ctas > INT32_MAX || c.units * kernel_rows[c.row].group > INT32_MAX)
-        no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
-    else if (reduction_allows(s->p, finish) || (c.by_rule && s->p->reduction == GQA_REDUCE_AUTO))
+    if (!counts_fit(s, &c))
+        return;
+    if (reduction_allows(s->p, finish) || (c.by_rule && s->p->reduction == GQA_REDUCE_AUTO))
         offer(s, c);
     else
         no(s->why, sizeof s->why, "the reduction asked for does not do %d splits", splits);
@@ -174,7 +185,7 @@ static void offer_shares(struct search *s, struct candidate c) {
     c.cluster = 1;
     c.ctas = most;
     c.slots = 2 * c.ctas;
-    if (!reduction_allows(s->p, c.finish))
+    if (!reduction_allows(s->p, c.finish) || !counts_fit(s, &c))
         return;
     offer(s, c);
     /* As many CTAs as share the units evenly. */
@@ -195,9 +206,9 @@ static void offer_tokens(struct search *s, struct candidate c) {
     c.cluster = 1;
     c.ctas = c.units * c.splits;
     c.slots = c.splits > 1 ? c.ctas : 0;
-    if (c.ctas > INT32_MAX)
-        no(s->why, sizeof s->why, "%lld CTAs are more than a grid holds", (long long)c.ctas);
-    else if (reduction_allows(s->p, c.finish) || s->p->reduction == GQA_REDUCE_AUTO)
+    if (!counts_fit(s, &c))
+        return;
+    if (reduction_allows(s->p, c.finish) || s->p->reduction == GQA_REDUCE_AUTO)
         offer(s, c);
     else
         no(s->why, sizeof s->why, "batch-invariant splits are merged by the kernel reduction");

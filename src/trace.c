@@ -171,9 +171,8 @@ gqa_status gqa_trace_read(const void *trace, size_t bytes, struct gqa_trace_span
                     "the trace, the spans or the info is NULL or not set up; expected a copy of "
                     "tensors.trace and gqa_trace_info_init()");
     const struct trace_block *head = trace;
-    const uint32_t room =
-        (uint32_t)(bytes / TRACE_BLOCK_BYTES < INT32_MAX ? bytes / TRACE_BLOCK_BYTES : INT32_MAX);
-    const uint32_t decode = trace_decode_blocks(room);
+    const uint32_t decode = trace_decode_blocks(bytes), combine = trace_combine_blocks(decode);
+    const uint32_t room = decode + combine;
     struct blocks x = {.all = malloc((room + 1) * sizeof *x.all)};
     struct axis axis = {0};
     struct gqa_trace_info found = gqa_trace_info_init();
@@ -181,7 +180,7 @@ gqa_status gqa_trace_read(const void *trace, size_t bytes, struct gqa_trace_span
     if (!status)
         status = blocks_add(&x, head, decode, err);
     if (!status)
-        status = blocks_add(&x, head + decode, trace_combine_blocks(room), err);
+        status = blocks_add(&x, head + decode, combine, err);
     if (!status)
         status = axis_make(&x, &axis, &found.clock_ghz, err);
     if (!status) {

@@ -197,6 +197,32 @@ TEST(long_rows_fill_the_device) {
     }
 }
 
+/* Kernels count rows in 31 bits, whichever way a batch is cut: 4096 x 17000 units of 32 rows are
+ * too many, 4096 x 16000 are not. */
+TEST(rows_beyond_31_bits_are_refused) {
+    static const enum gqa_reduction reductions[] = {GQA_REDUCE_AUTO, GQA_REDUCE_NONE,
+                                                    GQA_REDUCE_KERNEL};
+    for (int d = 1; d < DEVICES; d++) {
+        gqa_device *device = planner(devices[d]);
+        for (int mode = GQA_SPLIT_AUTO; device && mode <= GQA_SPLIT_INVARIANT; mode++)
+            for (int r = 0; r < 3; r++)
+                for (int heads = 16000; heads <= 17000; heads += 1000) {
+                    struct gqa_problem p = shape(4096, 2 * heads, heads, 64, 16);
+                    p.q_tokens = 16;
+                    p.split_mode = (enum gqa_split_mode)mode;
+                    p.splits = mode == GQA_SPLIT_FIXED;
+                    p.reduction = reductions[r];
+                    gqa_problem_pack(&p, GQA_HND);
+                    const bool planned = plan(device, &p).kernel[0] != 0;
+                    if (planned && heads > 16384)
+                        FAIL("%s: mode %d, reduction %d: %lld rows are planned", devices[d], mode,
+                             reductions[r], 4096LL * heads * 32);
+                    CHECK(planned || heads > 16384 || reductions[r] != GQA_REDUCE_AUTO);
+                }
+        gqa_device_close(device);
+    }
+}
+
 TEST(unknown_names_are_errors) {
     for (int d = 0; d < DEVICES; d++) {
         gqa_device *device = planner(devices[d]);

@@ -78,6 +78,20 @@ TEST(a_coarse_timer_is_bettered_by_the_clock) {
         CHECK_NEAR(s[i].begin - s[0].begin, 37.0 * i, 0.2);
 }
 
+/* Decode and the combine share whole blocks of the buffer, three to one, and count them in 31 bits.
+ */
+TEST(blocks_are_those_that_fit) {
+    static const size_t sizes[] = {
+        0, TRACE_BLOCK_BYTES, 4 * TRACE_BLOCK_BYTES - 1, 4 * TRACE_BLOCK_BYTES, 1 << 20, SIZE_MAX};
+    static const uint32_t decode[] = {0, 0, 0, 3, 384, (uint32_t)INT32_MAX / 4 * 3};
+    for (int i = 0; i < 6; i++) {
+        CHECK_INT(trace_decode_blocks(sizes[i]), decode[i]);
+        CHECK_INT(trace_combine_blocks(decode[i]), decode[i] / 3);
+        CHECK(decode[i] + trace_combine_blocks(decode[i]) <= sizes[i] / TRACE_BLOCK_BYTES);
+        CHECK(decode[i] + trace_combine_blocks(decode[i]) <= INT32_MAX);
+    }
+}
+
 TEST(what_no_kernel_wrote_is_refused) {
     struct gqa_trace_info info = gqa_trace_info_init();
     memset(made, 0, sizeof made);

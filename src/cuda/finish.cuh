@@ -2,9 +2,9 @@
  * From a CTA's warps to the output: merge the warps in shared memory, then write the output, write
  * a partial, or finish in the cluster (finish_sm90.cuh).
  *
- * Weight of a source with maximum m and sum l, over sources: 2^(m - M), 0 where l is 0; what such
- * a source holds cannot reach a result. A NaN score makes l NaN,
- * and so everything that it belongs to. */
+ * Weight of a source with maximum m and sum l, over sources: 2^(m - M), 0 where l is 0; what such a
+ * source holds cannot reach a result. A NaN score makes l NaN, and so everything that it belongs
+ * to. */
 #ifndef GQA_FINISH_CUH
 #define GQA_FINISH_CUH
 

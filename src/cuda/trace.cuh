@@ -15,7 +15,7 @@
 #if GQA_TRACE
 #include "ptx_trace.cuh"
 
-/* A warp's recorder. Three registers: kernels that record must not spill either. */
+/* A warp's recorder. Three registers: kernels that record should not spill either. */
 struct trace {
     const struct gqa_args *args;
     uint64_t at;   /* of the next event; in a block's last one: no room; 0: does not record */

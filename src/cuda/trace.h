@@ -6,6 +6,7 @@
 #ifndef GQA_CUDA_TRACE_H
 #define GQA_CUDA_TRACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -52,14 +53,15 @@ struct trace_block {
     struct trace_event events[TRACE_EVENTS];
 };
 
-/* The combine, which may start before decode has ended, has the last quarter to itself, with a head
- * of its own. */
-static inline uint32_t trace_combine_blocks(uint32_t blocks) {
-    return blocks / 4;
+/* Of a buffer of `bytes`, decode's blocks, and behind them the combine's, which may start before
+ * decode has ended: a quarter, with a head of its own. Kernels count blocks in 31 bits. */
+static inline uint32_t trace_decode_blocks(size_t bytes) {
+    const size_t blocks = bytes / TRACE_BLOCK_BYTES;
+    return (uint32_t)(blocks < INT32_MAX ? blocks : INT32_MAX) / 4 * 3;
 }
 
-static inline uint32_t trace_decode_blocks(uint32_t blocks) {
-    return trace_combine_blocks(blocks) * 3;
+static inline uint32_t trace_combine_blocks(uint32_t decode_blocks) {
+    return decode_blocks / 3;
 }
 
 #ifdef __cplusplus
