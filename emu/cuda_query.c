@@ -409,6 +409,19 @@ CU_API cu_result cuGetProcAddress_v2(const char *name, void **fn, int version, u
 CU_API cu_result cuGetProcAddress(const char *name, void **fn, int version, uint64_t flags) {
     return cuGetProcAddress_v2(name, fn, version, flags, NULL);
 }
+/* What the runtime asks for first; see cudart_static.c. */
+CU_API cu_result cuGetExportTable(const void **table, const struct cu_uuid *id) {
+    static bool said;
+    (void)id;
+    if (!said)
+        fprintf(stderr,
+                "emu: this program has NVIDIA's runtime in it, which wants undocumented tables"
+                " of the driver: start it with LD_PRELOAD=libcuda-emu.so (docs/emulator.md)\n");
+    said = true;
+    if (table)
+        *table = NULL;
+    return CUE_ERROR_NOT_FOUND;
+}
 CU_API cu_result cuProfilerStart(void) {
     return CUE_SUCCESS;
 }
