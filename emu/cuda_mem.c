@@ -87,7 +87,8 @@ static cu_result host_alloc(void **p, size_t bytes) {
     cu_unlock();
     return CUE_SUCCESS;
 }
-/* The host writes managed memory without a call that the emulator sees, as it does pinned memory. */
+/* The host writes managed memory without a call that the emulator sees, as it does pinned memory.
+ */
 CU_API cu_result cuMemAllocManaged(cu_ptr *p, size_t bytes, unsigned flags) {
     void *h = NULL;
     (void)flags;

@@ -5,6 +5,7 @@
 #include "ir.h"
 #include "tensormap.h"
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DRIVER_VERSION = 13000 };
@@ -239,8 +240,8 @@ static cu_result function_get(int *v, int what, struct cu_kernel *k) {
         *v = f->max_nreg ? (int)f->max_nreg : 32;
         break; /* ptxas knows; the emulator does not */
     case 5:
-        *v = f->mod->version;
-        break;
+        *v = atoi(f->mod->target + strcspn(f->mod->target, "0123456789"));
+        break; /* the virtual architecture, sm_90 is 90 */
     case 6:
         *v = emu_part(cu_world.emu)->major * 10 + emu_part(cu_world.emu)->minor;
         break;
