@@ -77,8 +77,9 @@ struct cell {
     u32 w_who, w_epoch, w_loc; /* last write; who 0: none */
     u32 r_who[2], r_epoch[2];  /* last two concurrent reads */
     u32 r_loc;
-    u32 r_lanes; /* lanes of r_who[0] that read */
-    u32 w_lane;  /* of w_who, NO_LANE */
+    u32 r_lanes;   /* lanes of r_who[0] that read */
+    u8 w_lane;     /* of w_who, NO_LANE */
+    u8 r_bytes[2]; /* which bytes of the four */
 };
 enum { NO_LANE = WHOLE_WARP };
 enum { /* flags in loc */
@@ -93,7 +94,8 @@ enum { /* flags in loc */
 /* The write before the last, when the last one wrote other bytes of the cell; kept beside the cells
  * from the first such write. */
 struct older {
-    u32 who, epoch, loc, lane; /* who 0: none */
+    u32 who, epoch, loc; /* who 0: none */
+    u8 lane;
 };
 
 struct page { /* 4096 bytes of global memory */

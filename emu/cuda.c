@@ -105,12 +105,15 @@ static void world_reset(void) {
     cu_world.failed = false;
 }
 
+cu_result cu_failure(void) {
+    return emu_asserted(cu_world.emu) ? CUE_ERROR_ASSERT : CUE_ERROR_LAUNCH_FAILED;
+}
 cu_result cu_drain(void) {
     if (cu_world.failed)
-        return CUE_ERROR_LAUNCH_FAILED;
+        return cu_failure();
     if (!emu_sync(cu_world.emu))
         cu_world.failed = true;
-    return cu_world.failed ? CUE_ERROR_LAUNCH_FAILED : CUE_SUCCESS;
+    return cu_world.failed ? cu_failure() : CUE_SUCCESS;
 }
 
 struct cu_context *cu_current(void) {
@@ -122,7 +125,7 @@ cu_result cu_ready(void) {
         return CUE_ERROR_NOT_INITIALIZED;
     if (!cu_current())
         return CUE_ERROR_INVALID_CONTEXT;
-    return cu_world.failed ? CUE_ERROR_LAUNCH_FAILED : CUE_SUCCESS;
+    return cu_world.failed ? cu_failure() : CUE_SUCCESS;
 }
 
 /* --- Initialisation and contexts --- */

@@ -15,16 +15,22 @@
     X(ERROR_INVALID_VALUE, 1, "invalid argument")                                                  \
     X(ERROR_OUT_OF_MEMORY, 2, "out of memory")                                                     \
     X(ERROR_NOT_INITIALIZED, 3, "initialization error")                                            \
+    X(ERROR_INVALID_SYMBOL, 13, "invalid device symbol")                                           \
+    X(ERROR_INVALID_FUNCTION, 98, "invalid device function")                                       \
     X(ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected")                                  \
     X(ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                         \
     X(ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                                  \
     X(ERROR_INVALID_CONTEXT, 201, "invalid device context")                                        \
     X(ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device")    \
+    X(ERROR_PEER_ACCESS_UNSUPPORTED, 217,                                                          \
+      "peer access is not supported between these two devices")                                    \
     X(ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                      \
     X(ERROR_INVALID_HANDLE, 400, "invalid resource handle")                                        \
     X(ERROR_NOT_FOUND, 500, "named symbol not found")                                              \
     X(ERROR_NOT_READY, 600, "device not ready")                                                    \
     X(ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")               \
+    X(ERROR_PEER_ACCESS_NOT_ENABLED, 705, "peer access has not been enabled")                      \
+    X(ERROR_ASSERT, 710, "device-side assert triggered")                                           \
     X(ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                      \
     X(ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch")            \
     X(ERROR_NOT_PERMITTED, 800, "operation not permitted")                                         \
@@ -128,6 +134,7 @@ extern struct cu_world cu_world;
 
 void cu_lock(void);
 void cu_unlock(void);
+cu_result cu_failure(void);              /* what a failed run is answered with */
 cu_result cu_ready(void);                /* a current context, no sticky failure */
 cu_result cu_drain(void);                /* runs everything queued */
 const char *cu_mutate(const char *text); /* cuda_mutate.c */

@@ -55,7 +55,7 @@ static cu_result run_set(const struct cu_op *op) {
 }
 cu_result cu_run_op(const struct cu_op *op) {
     if (cu_world.failed)
-        return CUE_ERROR_LAUNCH_FAILED;
+        return cu_failure();
     switch (op->kind) {
     case CUOP_COPY:
         return run_copy(op);

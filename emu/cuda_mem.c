@@ -28,10 +28,6 @@ CU_API cu_result cuMemAllocAsync(cu_ptr *p, size_t bytes, struct cu_stream *s) {
     (void)s;
     return cuMemAlloc_v2(p, bytes);
 }
-CU_API cu_result cuMemAllocManaged(cu_ptr *p, size_t bytes, unsigned flags) {
-    (void)flags;
-    return cuMemAlloc_v2(p, bytes);
-}
 CU_API cu_result cuMemAllocPitch_v2(cu_ptr *p, size_t *pitch, size_t width, size_t height,
                                     unsigned element) {
     (void)element;
@@ -90,6 +86,16 @@ static cu_result host_alloc(void **p, size_t bytes) {
     mem_find(cu_world.emu, d)->host = true;
     cu_unlock();
     return CUE_SUCCESS;
+}
+/* The host writes managed memory without a call that the emulator sees, as it does pinned memory.
+ */
+CU_API cu_result cuMemAllocManaged(cu_ptr *p, size_t bytes, unsigned flags) {
+    void *h = NULL;
+    (void)flags;
+    cu_result r = p ? host_alloc(&h, bytes) : CUE_ERROR_INVALID_VALUE;
+    if (!r)
+        *p = (cu_ptr)(uintptr_t)h;
+    return r;
 }
 CU_API cu_result cuMemHostAlloc(void **p, size_t bytes, unsigned flags) {
     (void)flags;

@@ -5,6 +5,7 @@
 #include "ir.h"
 #include "tensormap.h"
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DRIVER_VERSION = 13000 };
@@ -239,8 +240,8 @@ static cu_result function_get(int *v, int what, struct cu_kernel *k) {
         *v = f->max_nreg ? (int)f->max_nreg : 32;
         break; /* ptxas knows; the emulator does not */
     case 5:
-        *v = f->mod->version;
-        break;
+        *v = atoi(f->mod->target + strcspn(f->mod->target, "0123456789"));
+        break; /* the virtual architecture, sm_90 is 90 */
     case 6:
         *v = emu_part(cu_world.emu)->major * 10 + emu_part(cu_world.emu)->minor;
         break;
@@ -408,6 +409,19 @@ CU_API cu_result cuGetProcAddress_v2(const char *name, void **fn, int version, u
 }
 CU_API cu_result cuGetProcAddress(const char *name, void **fn, int version, uint64_t flags) {
     return cuGetProcAddress_v2(name, fn, version, flags, NULL);
+}
+/* What the runtime asks for first; see cudart_static.c. */
+CU_API cu_result cuGetExportTable(const void **table, const struct cu_uuid *id) {
+    static bool said;
+    (void)id;
+    if (!said)
+        fprintf(stderr,
+                "emu: this program has NVIDIA's runtime in it, which wants undocumented tables"
+                " of the driver: start it with LD_PRELOAD=libcuda-emu.so (docs/emulator.md)\n");
+    said = true;
+    if (table)
+        *table = NULL;
+    return CUE_ERROR_NOT_FOUND;
 }
 CU_API cu_result cuProfilerStart(void) {
     return CUE_SUCCESS;

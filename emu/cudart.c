@@ -16,7 +16,7 @@ cu_result cuModuleGetGlobal_v2(cu_ptr *p, size_t *bytes, struct cu_image *m, con
 cu_result cuLaunchKernelEx(const struct cu_config *c, struct cu_kernel *k, void **params,
                            void **extra);
 
-enum { NAMED = 4096, INVALID_SYMBOL = 13, INVALID_FUNCTION = 98 };
+enum { NAMED = 4096 };
 
 /* A registered fat binary; its address is the handle. */
 struct rt_module {
@@ -164,12 +164,12 @@ cu_result rt_kernel(struct cu_kernel **k, const void *fn) {
     struct rt_name *n = find(fn);
     if (r || !n) { /* else it is a kernel already */
         *k = r ? NULL : (struct cu_kernel *)(uintptr_t)fn;
-        return r ? r : fn ? CUE_SUCCESS : INVALID_FUNCTION;
+        return r ? r : fn ? CUE_SUCCESS : CUE_ERROR_INVALID_FUNCTION;
     }
     if (!n->kernel && (r = load(n->module)))
         return r;
     if (!n->kernel && cuModuleGetFunction(&n->kernel, n->module->image, n->device))
-        return INVALID_FUNCTION;
+        return CUE_ERROR_INVALID_FUNCTION;
     *k = n->kernel;
     return CUE_SUCCESS;
 }
@@ -177,7 +177,7 @@ cu_result rt_symbol(cu_ptr *p, size_t *bytes, const void *var) {
     cu_result r = rt_begin();
     struct rt_name *n = find(var);
     if (!r && !n)
-        r = INVALID_SYMBOL;
+        r = CUE_ERROR_INVALID_SYMBOL;
     if (!r)
         r = load(n->module);
     return r ? r : cuModuleGetGlobal_v2(p, bytes, n->module->image, n->device);

@@ -146,6 +146,10 @@ PASS_PTR(cudaMemset, cuMemsetD8_v2, (void *p, int v, size_t n),
          (cu_ptr p, unsigned char v, size_t n), (P(p), (unsigned char)v, n))
 PASS_PTR(cudaMemsetAsync, cuMemsetD8Async, (void *p, int v, size_t n, struct cu_stream *s),
          (cu_ptr p, unsigned char v, size_t n, struct cu_stream *s), (P(p), (unsigned char)v, n, s))
+PASS_PTR(cudaMemset2DAsync, cuMemsetD2D8Async,
+         (void *p, size_t pitch, int v, size_t w, size_t h, struct cu_stream *s),
+         (cu_ptr p, size_t pitch, unsigned char v, size_t w, size_t h, struct cu_stream *s),
+         (P(p), pitch, (unsigned char)v, w, h, s))
 PASS_PTR(cudaMemset2D, cuMemsetD2D8_v2, (void *p, size_t pitch, int v, size_t w, size_t h),
          (cu_ptr p, size_t pitch, unsigned char v, size_t w, size_t h),
          (P(p), pitch, (unsigned char)v, w, h))
@@ -181,6 +185,9 @@ CU_API cu_result cudaMemcpyAsync(void *to, const void *from, size_t n, int kind,
 CU_API cu_result cudaMemcpyPeerAsync(void *to, int a, const void *from, int b, size_t n,
                                      struct cu_stream *s) {
     return a || b ? rt_done(CUE_ERROR_INVALID_DEVICE) : cudaMemcpyAsync(to, from, n, 4, s);
+}
+CU_API cu_result cudaMemcpyPeer(void *to, int a, const void *from, int b, size_t n) {
+    return a || b ? rt_done(CUE_ERROR_INVALID_DEVICE) : cudaMemcpy(to, from, n, 4);
 }
 CU_API cu_result cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                                    size_t width, size_t height, int kind, struct cu_stream *s) {
@@ -268,6 +275,10 @@ PASS(cudaStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3,
 PASS(cudaThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (int *mode), (mode))
 PASS(cudaLaunchHostFunc, cuLaunchHostFunc, (struct cu_stream * s, void (*fn)(void *), void *data),
      (s, fn, data))
+PASS(cudaStreamAddCallback, cuStreamAddCallback,
+     (struct cu_stream * s, void (*fn)(struct cu_stream *, cu_result, void *), void *data,
+      unsigned flags),
+     (s, fn, data, flags))
 PASS(cudaEventCreateWithFlags, cuEventCreate, (struct cu_event * *e, unsigned f), (e, f))
 CU_API cu_result cudaEventCreate(struct cu_event **e) {
     return cudaEventCreateWithFlags(e, 0);
@@ -287,6 +298,10 @@ PASS(cudaGraphCreate, cuGraphCreate, (struct cu_graph * *g, unsigned f), (g, f))
 PASS(cudaGraphDestroy, cuGraphDestroy, (struct cu_graph * g), (g))
 PASS(cudaGraphInstantiate, cuGraphInstantiateWithFlags,
      (struct cu_graph * *x, struct cu_graph *g, unsigned long long f), (x, g, f))
+CU_API cu_result cudaGraphInstantiateWithFlags(struct cu_graph **x, struct cu_graph *g,
+                                               unsigned long long f) {
+    return cudaGraphInstantiate(x, g, f);
+}
 PASS(cudaGraphExecDestroy, cuGraphExecDestroy, (struct cu_graph * g), (g))
 PASS(cudaGraphUpload, cuGraphUpload, (struct cu_graph * g, struct cu_stream *s), (g, s))
 PASS(cudaGraphLaunch, cuGraphLaunch, (struct cu_graph * g, struct cu_stream *s), (g, s))
@@ -314,6 +329,12 @@ CU_API cu_result cudaFuncGetName(const char **name, const void *fn) {
     struct cu_kernel *k;
     cu_result r = rt_kernel(&k, fn);
     return rt_done(r ? r : cuFuncGetName(name, k));
+}
+cu_result cuFuncGetParamInfo(struct cu_kernel *k, size_t n, size_t *off, size_t *bytes);
+CU_API cu_result cudaFuncGetParamInfo(const void *fn, size_t n, size_t *off, size_t *bytes) {
+    struct cu_kernel *k;
+    cu_result r = rt_kernel(&k, fn);
+    return rt_done(r ? r : cuFuncGetParamInfo(k, n, off, bytes));
 }
 static int of(struct cu_kernel *k, int what) {
     int v = 0;
@@ -357,6 +378,14 @@ CU_API cu_result cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, 
     (void)flags;
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(n, fn, threads, smem);
 }
+cu_result cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, struct cu_kernel *k, int blocks,
+                                                  int threads);
+CU_API cu_result cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *fn,
+                                                           int blocks, int threads) {
+    struct cu_kernel *k;
+    cu_result r = rt_kernel(&k, fn);
+    return rt_done(r ? r : cuOccupancyAvailableDynamicSMemPerBlock(bytes, k, blocks, threads));
+}
 static struct cu_config driver_config(const struct rt_config *c) {
     return (struct cu_config){{c->grid.x, c->grid.y, c->grid.z},
                               {c->block.x, c->block.y, c->block.z},
@@ -378,6 +407,17 @@ CU_API cu_result cudaOccupancyMaxPotentialClusterSize(int *n, const void *fn,
     const struct cu_config d = driver_config(c);
     return rt_done(r ? r : cuOccupancyMaxPotentialClusterSize(n, k, &d));
 }
+
+/* --- Libraries --- */
+
+PASS(cudaLibraryLoadData, cuLibraryLoadData,
+     (struct cu_image * *l, const void *data, int *jo, void **jv, unsigned jn, int *o, void **v,
+      unsigned n),
+     (l, data, jo, jv, jn, o, v, n))
+PASS(cudaLibraryUnload, cuLibraryUnload, (struct cu_image * l), (l))
+PASS(cudaLibraryGetKernel, cuLibraryGetKernel,
+     (struct cu_kernel * *k, struct cu_image *l, const char *name), (k, l, name))
+PASS(cudaLibraryGetKernelCount, cuLibraryGetKernelCount, (unsigned *n, struct cu_image *l), (n, l))
 
 /* --- The driver's entry points --- */
 

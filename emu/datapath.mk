@@ -47,4 +47,4 @@ $(BUILD)/peers: $(PEERS_SRC) $(wildcard tests/emu/peers/*.h) emu/cuda_abi.h
 ALL += $(BUILD)/ptx-emu
 $(BUILD)/ptx-emu: $(BUILD)/emu/ptx_emu.o $(EMU_RUN_OBJ)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
-TESTS += tests/emu/command.sh
+TESTS += tests/emu/command.sh tests/emu/static_runtime.sh

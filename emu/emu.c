@@ -140,11 +140,14 @@ bool emu_sync(struct emu *e) {
 const char *emu_failure(struct emu *e) {
     return e->failure;
 }
+bool emu_asserted(const struct emu *e) {
+    return e->failed && e->asserted;
+}
 void emu_reset(struct emu *e) {
     for (u32 k = 0; k < e->nreports; k++)
         free(e->reports[k].text);
     e->nreports = 0;
-    e->failed = false;
+    e->failed = e->asserted = false;
     e->failure[0] = 0;
 }
 uint32_t emu_report_count(struct emu *e) {

@@ -155,6 +155,7 @@ struct emu_launch {
 bool emu_launch(struct emu *e, const struct emu_launch *l);
 bool emu_sync(struct emu *e); /* false: a fault, a hang or a strict report since the last reset */
 const char *emu_failure(struct emu *e);
+bool emu_asserted(const struct emu *e); /* the failure is an assertion of the kernel's */
 void emu_reset(struct emu *e);
 uint32_t emu_report_count(struct emu *e);
 const char *emu_report_text(struct emu *e, uint32_t i);

@@ -275,6 +275,7 @@ struct emu {
     const struct insn *at;
     jmp_buf escape;
     bool failed;
+    bool asserted;
     char failure[2048];
     struct report *reports;
     u32 nreports;

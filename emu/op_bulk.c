@@ -149,8 +149,10 @@ struct cta *bulk_smem(struct warp *w, const struct insn *i, u32 l, ref r, bool w
 
 static void destinations(struct warp *w, const struct insn *i, u32 l, const struct bulk *b,
                          struct load *x, struct cta *dst) {
+    /* of a pair the mbarrier may be the other CTA's, whichever space the data go to */
+    const bool own = b->dst_space == SP_SHARED && !(i->flags & B_PAIR);
     struct cta *mc = bulk_smem(w, i, l, b->mbar, i->flags & B_WIDE_MBAR, b->mbar_off,
-                               b->dst_space == SP_SHARED ? SP_SHARED : SP_CLUSTER, 8, 8, &x->mbar);
+                               own ? SP_SHARED : SP_CLUSTER, 8, 8, &x->mbar);
     x->mbar_rank = mc->rank;
     x->pair = i->flags & B_PAIR;
     x->ctas = 1u << dst->rank;

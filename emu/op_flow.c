@@ -190,6 +190,7 @@ static int op_vprintf(struct warp *w, const struct insn *i, u32 m) {
 static int op_assertfail(struct warp *w, const struct insn *i, u32 m) {
     u32 l = (u32)__builtin_ctz(m), line;
     memcpy(&line, (const u8 *)reg_at(w, i->c) + (size_t)l * 16, 4);
+    w->cta->grid->emu->asserted = true;
     emu_fault(w, i, "%s:%u: assertion `%s' failed in lane %u",
               device_string(w, i, call_arg(w, i->b, 16, l)), line,
               device_string(w, i, call_arg(w, i->a, 16, l)), l);

@@ -129,8 +129,10 @@ struct mma_form {
     int a, b, c, d;
     enum num_fmt factors;       /* of block-scaled kinds */
     ref scale[2], select[2][2]; /* of A, of B: the words; byte and thread */
-    bool f64;
+    bool f64, ordered;
     enum num_round round;
+    ref meta; /* mma.sp */
+    u32 selector;
     ref regs[];
 };
 
@@ -146,6 +148,29 @@ static void scaled_product(struct warp *w, const struct insn *i, const struct mm
     if (why)
         emu_fault(w, i, "%s", why);
     mma_sync_scaled(&f->op, &s, d, a, b, c, w->cta->grid->emu->model);
+}
+
+static void product(struct warp *w, const struct insn *i, const struct mma_form *f, u32 *const d[],
+                    const u32 *const a[], const u32 *const b[], const u32 *const c[]) {
+    const struct mma_model *model = w->cta->grid->emu->model;
+    u8 columns[16][MMA_SPARSE_K / 2];
+    if (f->f64) {
+        mma_f64(f->op.m, f->op.k, (double *const *)d, (const double *const *)a,
+                (const double *const *)b, (const double *const *)c, f->round);
+        return;
+    }
+    struct mma_form one = *f;
+    if (f->op.sparse) {
+        const char *why =
+            mma_sparse_columns(&f->op, f->ordered, reg_at(w, f->meta), f->selector, columns);
+        if (why)
+            emu_fault(w, i, "%s", why);
+        one.op.columns = (const u8(*)[MMA_SPARSE_K / 2]) columns;
+    }
+    if (f->op.scales)
+        scaled_product(w, i, &one, d, a, b, c);
+    else
+        mma_sync(&one.op, d, a, b, c, model);
 }
 
 static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
@@ -164,13 +189,7 @@ static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {
         b[k] = reg_at(w, *r++);
     for (int k = 0; k < f->c; k++)
         c[k] = reg_at(w, *r++);
-    if (f->f64)
-        mma_f64(f->op.m, f->op.k, (double *const *)d, (const double *const *)a,
-                (const double *const *)b, (const double *const *)c, f->round);
-    else if (f->op.scales)
-        scaled_product(w, i, f, d, a, b, c);
-    else
-        mma_sync(&f->op, d, a, b, c, e->model);
+    product(w, i, f, d, a, b, c);
     return NEXT;
 }
 
@@ -211,11 +230,17 @@ static int scale_count(struct dec *d, enum num_fmt *format) {
 }
 
 /* The word of factors and {byte, thread}. */
-static void scale_operands(struct dec *d, struct mma_form *f) {
+static void scale_operands(struct dec *d, struct mma_form *f, u32 first) {
     for (u32 k = 0; k < 2; k++) {
-        f->scale[k] = dec_src(d, &d->op[4 + 2 * k], T_B32);
-        dec_vec(d, &d->op[5 + 2 * k], T_U16, false, f->select[k], 2);
+        f->scale[k] = dec_src(d, &d->op[first + 2 * k], T_B32);
+        dec_vec(d, &d->op[first + 1 + 2 * k], T_U16, false, f->select[k], 2);
     }
+}
+
+/* Metadata and selector of mma.sp behind A, B, C. */
+static void sparse_operands(struct dec *d, struct mma_form *f) {
+    f->meta = dec_src(d, &d->op[4], T_B32);
+    f->selector = (u32)dec_imm(d, &d->op[5]);
 }
 
 void dec_mma(struct dec *d) {
@@ -224,7 +249,9 @@ void dec_mma(struct dec *d) {
     const char *shape = dec_prefix(d, "m");
     struct mma_form f = {.round = NUM_RN};
     const int scales = scale_count(d, &f.factors);
-    dec_nops(d, scales ? 8 : 4, scales ? 8 : 4);
+    const bool sparse = dec_has(d, "sp") || dec_has(d, "sp::ordered_metadata");
+    const u32 nops = 4 + (sparse ? 2 : 0) + (scales ? 4 : 0);
+    dec_nops(d, nops, nops);
     if (!shape || sscanf(shape, "%dn%dk%d", &m, &n, &k) != 3)
         dec_fail(d, "a shape is due");
     mma_types(d, t);
@@ -242,7 +269,9 @@ void dec_mma(struct dec *d) {
                              .c = (enum num_fmt)t[3]->fmt,
                              .d = (enum num_fmt)t[0]->fmt,
                              .saturate = dec_has(d, "satfinite"),
-                             .scales = scales};
+                             .scales = scales,
+                             .sparse = sparse};
+    f.ordered = dec_has(d, "sp::ordered_metadata");
     if (scales > 1)
         f.op.bits = 4;
     if (f.f64) {
@@ -260,7 +289,9 @@ void dec_mma(struct dec *d) {
         dec_fail(d, "only .row.col is supported");
     int total = f.a + f.b + f.c + f.d;
     if (scales)
-        scale_operands(d, &f);
+        scale_operands(d, &f, sparse ? 6 : 4);
+    if (sparse)
+        sparse_operands(d, &f);
     struct mma_form *p = dec_alloc(d, sizeof f + (size_t)total * sizeof(ref));
     *p = f;
     enum type rt = f.f64 ? T_F64 : T_B32;

@@ -5,32 +5,66 @@
 #include "check.h"
 #include "num.h"
 
-/* Lanes that act; 0: not all members are here yet. */
-static u32 members(struct warp *w, const struct insn *i, u32 m, ref r, bool same_pc) {
+/* The lanes that are here, when all members are; else 0.  Lanes of one instruction may have
+ * different masks (tiles of half a warp): all wait for all of them. */
+static u32 gather(struct warp *w, const struct insn *i, u32 m, ref r, bool same_pc) {
     const u32 *v = reg_at(w, r);
-    u32 mask = v[__builtin_ctz(m)];
-    if (!(mask & m))
-        emu_fault(w, i, "member mask 0x%08x has none of the executing lanes 0x%08x", mask, m);
-    if (m & ~mask)
+    u32 all = 0, outside = 0;
+    FOR_LANES(l, m) {
+        all |= v[l];
+        outside |= (~v[l] >> l & 1) << l;
+    }
+    if (!(all & m))
+        emu_fault(w, i, "member mask 0x%08x has none of the executing lanes 0x%08x", all, m);
+    if (outside)
         emu_report(w, i, EMU_WARP,
-                   "lanes 0x%08x execute this but are not in the member mask 0x%08x", m & ~mask,
-                   mask);
-    if (!warp_collect(w, i, mask, same_pc))
+                   "lanes 0x%08x execute this but are not in the member mask 0x%08x", outside,
+                   v[__builtin_ctz(outside)]);
+    if (!warp_collect(w, i, all, same_pc))
         return 0;
     u32 here = w->splits[w->cur].mask;
     if (i->guard != REF_NONE)
         here &= pred_at(w, i->guard);
-    if (same_pc && mask & w->live & ~here) /* others may stand at another bar.warp.sync */
-        emu_report(w, i, EMU_WARP, "lanes 0x%08x of the member mask do not execute this",
-                   mask & w->live & ~here);
-    return here & mask;
+    return here;
+}
+
+/* Takes from *rest the lanes that have the mask of its first: they act together. */
+static u32 group(struct warp *w, const struct insn *i, ref r, u32 *rest, bool same_pc) {
+    const u32 *v = reg_at(w, r);
+    const u32 mask = v[__builtin_ctz(*rest)];
+    u32 same = 0;
+    FOR_LANES(l, *rest) same |= (u32)(v[l] == mask) << l;
+    *rest &= ~same;
+    const u32 missing = mask & w->live & ~same;
+    if (same_pc && missing) /* others may stand at another bar.warp.sync */
+        emu_report(w, i, EMU_WARP,
+                   "lanes 0x%08x of the member mask do not execute this with that mask", missing);
+    return same & mask;
+}
+
+/* Runs `one` for the lanes of each mask. */
+typedef void together(struct warp *w, const struct insn *i, u32 act);
+static int each_group(struct warp *w, const struct insn *i, u32 m, ref r, together *one) {
+    u32 rest = gather(w, i, m, r, true);
+    if (!rest)
+        return BLOCK;
+    while (rest) {
+        const u32 act = group(w, i, r, &rest, true);
+        if (act)
+            one(w, i, act);
+    }
+    return NEXT;
 }
 
 static int op_barwarp(struct warp *w, const struct insn *i, u32 m) {
-    const u32 here = members(w, i, m, i->a, false);
-    if (!here)
+    u32 rest = gather(w, i, m, i->a, false);
+    if (!rest)
         return BLOCK;
-    check_warp_sync(w, here); /* shfl, vote and the like order no memory */
+    while (rest) {
+        const u32 act = group(w, i, i->a, &rest, false);
+        if (act)
+            check_warp_sync(w, act); /* shfl, vote and the like order no memory */
+    }
     return NEXT;
 }
 void dec_barwarp(struct dec *d) {
@@ -40,10 +74,7 @@ void dec_barwarp(struct dec *d) {
 }
 
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX };
-static int op_shfl(struct warp *w, const struct insn *i, u32 m) {
-    u32 act = members(w, i, m, i->ops[0], true);
-    if (!act)
-        return BLOCK;
+static void shfl_group(struct warp *w, const struct insn *i, u32 act) {
     u32 src[LANES], ok = 0, odd = 0, *d = reg_at(w, i->d);
     const u32 *pb = reg_at(w, i->b), *pc = reg_at(w, i->c);
     memcpy(src, reg_at(w, i->a), sizeof src);
@@ -80,7 +111,9 @@ static int op_shfl(struct warp *w, const struct insn *i, u32 m) {
         emu_report(w, i, EMU_WARP, "lanes 0x%08x read a lane that does not take part", odd);
     if (i->nops > 1)
         pred_set(w, i->ops[1], act, ok);
-    return NEXT;
+}
+static int op_shfl(struct warp *w, const struct insn *i, u32 m) {
+    return each_group(w, i, m, i->ops[0], shfl_group);
 }
 void dec_shfl(struct dec *d) {
     static const char *const modes[] = {"up", "down", "bfly", "idx", NULL};
@@ -102,19 +135,18 @@ void dec_shfl(struct dec *d) {
 }
 
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
-static int op_vote(struct warp *w, const struct insn *i, u32 m) {
-    u32 act = members(w, i, m, i->b, true);
-    if (!act)
-        return BLOCK;
+static void vote_group(struct warp *w, const struct insn *i, u32 act) {
     u32 p = pred_at(w, i->a) & act;
     if (i->n == VOTE_BALLOT) {
         u32 *d = reg_at(w, i->d);
         FOR_LANES(l, act) d[l] = p;
-        return NEXT;
+        return;
     }
     bool r = i->n == VOTE_ALL ? p == act : i->n == VOTE_ANY ? p != 0 : p == act || p == 0;
     pred_set(w, i->d, act, r ? ~0u : 0);
-    return NEXT;
+}
+static int op_vote(struct warp *w, const struct insn *i, u32 m) {
+    return each_group(w, i, m, i->b, vote_group);
 }
 void dec_vote(struct dec *d) {
     static const char *const modes[] = {"all", "any", "uni", "ballot", NULL};
@@ -129,10 +161,7 @@ void dec_vote(struct dec *d) {
     d->in->fn = op_vote;
 }
 
-static int op_match(struct warp *w, const struct insn *i, u32 m) {
-    u32 act = members(w, i, m, i->b, true);
-    if (!act)
-        return BLOCK;
+static void match_group(struct warp *w, const struct insn *i, u32 act) {
     u32 *d = reg_at(w, i->d), out[LANES] = {0}, all = ~0u;
     bool wide = i->size == 8;
     FOR_LANES(l, act) {
@@ -147,7 +176,9 @@ static int op_match(struct warp *w, const struct insn *i, u32 m) {
     FOR_LANES(l, act) d[l] = i->n ? (all ? act : 0) : out[l];
     if (i->nops)
         pred_set(w, i->ops[0], act, all);
-    return NEXT;
+}
+static int op_match(struct warp *w, const struct insn *i, u32 m) {
+    return each_group(w, i, m, i->b, match_group);
 }
 void dec_match(struct dec *d) {
     enum type t = dec_type(d, 0);
@@ -180,10 +211,7 @@ static u32 redux_int(u32 op, bool sgn, u32 a, u32 b) {
     }
 }
 /* flags: 1 signed, 2 f32, 4 abs, 8 NaN */
-static int op_redux(struct warp *w, const struct insn *i, u32 m) {
-    u32 act = members(w, i, m, i->b, true);
-    if (!act)
-        return BLOCK;
+static void redux_group(struct warp *w, const struct insn *i, u32 act) {
     u32 *d = reg_at(w, i->d), r = 0;
     const u32 *a = reg_at(w, i->a);
     bool first = true;
@@ -202,7 +230,9 @@ static int op_redux(struct warp *w, const struct insn *i, u32 m) {
     if ((i->flags & 2) && num_float(r) != num_float(r))
         r = NUM_NAN32;
     FOR_LANES(l, act) d[l] = r;
-    return NEXT;
+}
+static int op_redux(struct warp *w, const struct insn *i, u32 m) {
+    return each_group(w, i, m, i->b, redux_group);
 }
 void dec_redux(struct dec *d) {
     static const char *const names[] = {"add", "min", "max", "and", "or", "xor", NULL};
@@ -220,17 +250,16 @@ void dec_redux(struct dec *d) {
     d->in->fn = op_redux;
 }
 
-static int op_elect(struct warp *w, const struct insn *i, u32 m) {
-    u32 act = members(w, i, m, i->a, true);
-    if (!act)
-        return BLOCK;
+static void elect_group(struct warp *w, const struct insn *i, u32 act) {
     u32 lead = (u32)__builtin_ctz(act);
     if (i->d != REF_NONE) {
         u32 *d = reg_at(w, i->d);
         FOR_LANES(l, act) d[l] = lead;
     }
     pred_set(w, i->ops[0], act, 1u << lead);
-    return NEXT;
+}
+static int op_elect(struct warp *w, const struct insn *i, u32 m) {
+    return each_group(w, i, m, i->a, elect_group);
 }
 void dec_elect(struct dec *d) {
     dec_nops(d, 2, 2);

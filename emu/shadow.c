@@ -60,10 +60,8 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
 }
 
 static void need_read_order(struct actor *a, const struct cell *c, const char *space, u64 addr) {
-    if (apart(a, c->r_loc))
-        return;
     for (int k = 0; k < 2; k++) {
-        if (!c->r_who[k])
+        if (!c->r_who[k] || !(c->r_bytes[k] & a->bytes))
             continue;
         if ((c->r_who[k] == a->who && c->r_epoch[k] <= a->epoch) ||
             clock_knows(a->clock, c->r_who[k], c->r_epoch[k], false)) {
@@ -127,7 +125,7 @@ static void note_write(struct actor *a, struct cell *c, struct older **of, u32 g
     c->w_who = a->who;
     c->w_epoch = a->epoch;
     c->w_loc = loc_of(a) | also;
-    c->w_lane = a->lane;
+    c->w_lane = (u8)a->lane;
     c->r_who[0] = c->r_who[1] = 0;
     c->r_lanes = 0;
 }
@@ -153,7 +151,8 @@ static void note_read(struct actor *a, struct cell *c) {
         note_lane(a, c, c->r_who[0] == a->who);
     c->r_who[k] = a->who;
     c->r_epoch[k] = a->epoch;
-    c->r_loc = loc_of(a) | (c->r_who[1 - k] ? c->r_loc & 15u << LOC_BYTES : 0);
+    c->r_bytes[k] = (u8)a->bytes;
+    c->r_loc = loc_of(a);
 }
 
 /* --- Shared memory --- */
@@ -196,6 +195,7 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
         } else if (x->r_who[0] == a->who && !x->r_who[1]) {
             note_lane(a, x, true);
             x->r_epoch[0] = a->epoch;
+            x->r_bytes[0] = (u8)a->bytes;
             x->r_loc = loc_of(a);
         } else {
             note_read(a, x);

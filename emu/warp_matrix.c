@@ -157,12 +157,28 @@ static const char *check_int(const struct mma_sync *op) {
     return op->k == k0 || (op->m == 16 && op->k == 2 * k0) ? NULL : "no such k for this type";
 }
 
+/* Elements of a row of A that are held. */
+static int a_elements(const struct mma_sync *op) {
+    return op->sparse ? op->k / 2 : op->k;
+}
+
+/* A sparse form exists where a dense one of half its k does, with few exceptions. */
+static const char *check_sparse(const struct mma_sync *op) {
+    struct mma_sync half = *op;
+    half.k = op->k / 2;
+    if (op->m != 16 || (op->bits == 8 && op->kind == MMA_FLOAT && op->k != 64))
+        return "mma.sp has no such shape for this type";
+    return op->kind == MMA_INT ? check_int(&half) : check_float(&half);
+}
+
 const char *mma_sync_check(const struct mma_sync *op, int *a_regs, int *b_regs, int *c_regs,
                            int *d_regs) {
-    const char *why = op->kind == MMA_INT ? check_int(op) : check_float(op);
+    const char *why = op->sparse            ? check_sparse(op)
+                      : op->kind == MMA_INT ? check_int(op)
+                                            : check_float(op);
     if (why)
         return why;
-    *a_regs = op->m * op->k * op->bits / 32 / LANES;
+    *a_regs = op->m * a_elements(op) * op->bits / 32 / LANES;
     *b_regs = op->n * op->k * op->bits / 32 / LANES;
     const int wide = op->m * op->n / LANES;
     *c_regs = op->kind == MMA_FLOAT && op->c == NUM_F16 ? wide / 2 : wide;
@@ -202,6 +218,14 @@ static void unpack(const struct mma_sync *op, enum num_fmt f, uint8_t *raw, floa
     num_unpack(f, raw, out, n);
 }
 
+/* Of `held` elements to a row, each goes to its column; the others are zero. */
+static void spread(const struct mma_sync *op, const float *held, float *out) {
+    memset(out, 0, sizeof *out * (size_t)(16 * op->k));
+    for (int i = 0; i < 16; i++)
+        for (int s = 0; s < op->k / 2; s++)
+            out[i * op->k + op->columns[i][s]] = held[i * op->k / 2 + s];
+}
+
 /* rows x k elements, each times its block's factor. */
 static void scale_rows(const struct mma_sync *op, const float (*factor)[4], float *x, int rows) {
     for (int i = 0; i < rows; i++)
@@ -234,12 +258,15 @@ static void put_d(const struct mma_sync *op, uint32_t *const d[], const float in
 static void mma_float(const struct mma_sync *op, const struct mma_scales *scales,
                       uint32_t *const d[], const uint32_t *const a[], const uint32_t *const b[],
                       const uint32_t *const c[], const struct mma_model *model) {
-    const int row_bytes = op->k * op->bits / 8;
-    _Alignas(4) uint8_t ra[16 * 64], rb[8 * 64];
-    float fa[16 * 64], fb[8 * 64], bt[64 * 8], fd[16][8];
-    gather(16, row_bytes, a, row_bytes / 8, true, ra);
-    gather(16, row_bytes, b, row_bytes / 16, false, rb);
-    unpack(op, op->a, ra, fa, (size_t)(16 * op->k));
+    enum { K = MMA_SPARSE_K };
+    const int b_bytes = op->k * op->bits / 8, a_bytes = a_elements(op) * op->bits / 8;
+    _Alignas(4) uint8_t ra[16 * K], rb[8 * K];
+    float fa[16 * K], held[16 * K / 2], fb[8 * K], bt[K * 8], fd[16][8];
+    gather(16, a_bytes, a, a_bytes / 8, true, ra);
+    gather(16, b_bytes, b, b_bytes / 16, false, rb);
+    unpack(op, op->a, ra, op->sparse ? held : fa, (size_t)(16 * a_elements(op)));
+    if (op->sparse)
+        spread(op, held, fa);
     unpack(op, op->b, rb, fb, (size_t)(8 * op->k));
     if (scales) {
         scale_rows(op, scales->a, fa, 16);
@@ -271,17 +298,21 @@ static int32_t int_element(const uint8_t *row, int bits, int e, bool is_signed) 
 
 static void mma_int(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
                     const uint32_t *const b[], const uint32_t *const c[]) {
-    const int row_bytes = op->k * op->bits / 8;
-    uint8_t ra[16 * 32], rb[8 * 32];
-    int32_t ia[16][64], ib[64][8], id[16][8];
-    gather(op->m, row_bytes, a, op->m * row_bytes / 128, true, ra);
-    gather(op->m, row_bytes, b, row_bytes / 16, false, rb);
-    for (int k = 0; k < op->k; k++) {
+    enum { K = MMA_SPARSE_K };
+    const int b_bytes = op->k * op->bits / 8, a_bytes = a_elements(op) * op->bits / 8;
+    uint8_t ra[16 * 32], rb[8 * 64];
+    int32_t ia[16][K], ib[K][8], id[16][8];
+    gather(op->m, a_bytes, a, op->m * a_bytes / 128, true, ra);
+    gather(op->m, b_bytes, b, b_bytes / 16, false, rb);
+    if (op->sparse)
+        memset(ia, 0, sizeof ia);
+    for (int k = 0; k < a_elements(op); k++)
         for (int i = 0; i < op->m; i++)
-            ia[i][k] = int_element(ra + i * row_bytes, op->bits, k, op->a_signed);
+            ia[i][op->sparse ? op->columns[i][k] : k] =
+                int_element(ra + i * a_bytes, op->bits, k, op->a_signed);
+    for (int k = 0; k < op->k; k++)
         for (int j = 0; j < 8; j++)
-            ib[k][j] = int_element(rb + j * row_bytes, op->bits, k, op->b_signed);
-    }
+            ib[k][j] = int_element(rb + j * b_bytes, op->bits, k, op->b_signed);
     int32_t *rows[16];
     for (int i = 0; i < op->m; i++)
         rows[i] = id[i];
@@ -292,7 +323,7 @@ static void mma_int(const struct mma_sync *op, uint32_t *const d[], const uint32
                                   .n = 8,
                                   .k = op->k,
                                   .a = ia[0],
-                                  .a_row = 64,
+                                  .a_row = K,
                                   .a_col = 1,
                                   .b = ib[0],
                                   .b_row = 8,
@@ -317,6 +348,52 @@ void mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f, uint
                      const uint32_t *const a[], const uint32_t *const b[],
                      const uint32_t *const c[], const struct mma_model *model) {
     mma_float(op, f, d, a, b, c, model);
+}
+
+/* Bits of metadata to a row of A: four to a chunk of four elements of 16 or 8 bits, of two tf32, of
+ * eight of 4 bits. */
+static int meta_row_bits(const struct mma_sync *op) {
+    return op->bits == 32 ? 2 * op->k : op->bits == 4 ? op->k / 2 : op->k;
+}
+
+/* The four bits of row i's chunk.  The word of a thread has, of types of 16 bits and more, 16 bits
+ * of row g and 16 of row g + 8; of smaller ones 32 of row g, and the next thread those of g + 8. */
+static uint32_t meta_code(const struct mma_sync *op, const uint32_t *words, int i, int chunk) {
+    const int at = 4 * chunk, low = i / 8;
+    if (op->bits >= 16)
+        return words[at / 16] >> (at % 16 + 16 * low) & 15;
+    return words[at / 32 * 2 + low] >> at % 32 & 15;
+}
+
+static const char *chunk_columns(const struct mma_sync *op, uint32_t code, bool ordered, int chunk,
+                                 uint8_t *out) {
+    const uint32_t index[2] = {code & 3, code >> 2};
+    if (op->bits == 32) { /* the two halves of one element */
+        out[0] = (uint8_t)(2 * chunk + (code == 14));
+        return code == 4 || code == 14 ? NULL : "metadata of tf32 are 0b0100 and 0b1110";
+    }
+    if (index[0] == index[1] || (ordered && index[0] > index[1]))
+        return "the metadata name an element twice, or not in order";
+    const int run = op->bits == 4 ? 2 : 1; /* elements that an index stands for */
+    for (int s = 0; s < 2 * run; s++)
+        out[s] = (uint8_t)((4 * chunk + (int)index[s / run]) * run + s % run);
+    return NULL;
+}
+
+const char *mma_sparse_columns(const struct mma_sync *op, bool ordered, const uint32_t *meta,
+                               uint32_t selector, uint8_t columns[16][MMA_SPARSE_K / 2]) {
+    const uint32_t threads = (uint32_t)meta_row_bits(op) / 16; /* that give metadata, of four */
+    const int chunks = meta_row_bits(op) / 4, held = op->k / 2 / chunks;
+    if (selector >= 4 / threads)
+        return "the sparsity selector is past the threads that this shape has";
+    for (int i = 0; i < 16; i++)
+        for (int c = 0; c < chunks; c++) {
+            const uint32_t code = meta_code(op, meta + i % 8 * 4 + selector * threads, i, c);
+            const char *why = chunk_columns(op, code, ordered, c, &columns[i][c * held]);
+            if (why)
+                return why;
+        }
+    return NULL;
 }
 
 const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, const uint32_t *sa,

@@ -31,6 +31,7 @@ struct mma_element {
 const struct mma_element *mma_element_named(const char *name); /* NULL: none */
 
 enum mma_kind { MMA_FLOAT, MMA_INT };
+enum { MMA_SPARSE_K = 128 };
 
 /* One form of mma.sync.  Elements of A and B: formats, or signedness of integers. */
 struct mma_sync {
@@ -42,6 +43,9 @@ struct mma_sync {
     enum num_fmt c, d;       /* F32 or F16; ignored for integers */
     bool saturate;           /* .satfinite */
     int scales;              /* block-scaled kinds: factors of a row, 1, 2 or 4 (scale_vec) */
+    bool sparse;             /* mma.sp: A holds half of its k elements */
+    /* mma.sp, of one execution: the column of each element of A that is held */
+    const uint8_t (*columns)[MMA_SPARSE_K / 2];
 };
 
 /* Factors of the blocks of k elements, from k 0: of row i of A, of column j of B (PTX ISA, Block
@@ -65,6 +69,11 @@ void mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f, uint
 const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, const uint32_t *sa,
                             const uint32_t select_a[2], const uint32_t *sb,
                             const uint32_t select_b[2], struct mma_scales *out);
+
+/* Reads the metadata of mma.sp (PTX ISA, Sparse matrix storage) from a register of the warp; NULL,
+ * or what is wrong with it. */
+const char *mma_sparse_columns(const struct mma_sync *op, bool ordered, const uint32_t *meta,
+                               uint32_t selector, uint8_t columns[16][MMA_SPARSE_K / 2]);
 
 /* ldmatrix .m8n16 and .m16n16 with .b8x16.b4x16_p64 or .b6x16_p32: 16 codes of 4 bits (in the first
  * 8 bytes of the row) or 6 (in 12) to 16 bytes, 4-bit ones in bits 5:2. */

@@ -44,13 +44,13 @@ static struct at b_at(int bits, int l, int i) {
     const int g = l >> 2, t = l % 4;
     switch (bits) {
     case 16:
-        return (struct at){t * 2 + (i & 1) + (i >= 2 ? 8 : 0), g};
+        return (struct at){t * 2 + (i & 1) + i / 2 * 8, g};
     case 32:
-        return (struct at){i < 1 ? t : t + 4, g};
+        return (struct at){t + i * 4, g};
     case 8:
-        return (struct at){t * 4 + (i & 3) + (i >= 4 ? 16 : 0), g};
+        return (struct at){t * 4 + (i & 3) + i / 4 * 16, g};
     default:
-        return (struct at){t * 8 + (i & 7) + (i >= 8 ? 32 : 0), g};
+        return (struct at){t * 8 + (i & 7) + i / 8 * 32, g};
     }
 }
 
@@ -59,7 +59,7 @@ static struct at c_at(int l, int i) {
 }
 
 static uint32_t A[8][L], B[8][L], C[8][L], D[8][L];
-static double ma[16][64], mb[64][8], mc[16][8];
+static double ma[16][128], mb[128][8], mc[16][8];
 
 static void put(uint32_t regs[8][L], int bits, int l, int i, uint32_t code) {
     const int per = 32 / bits;
@@ -119,7 +119,36 @@ static void multiply(const struct mma_sync *op, uint32_t *const d[], const uint3
     mma_sync_scaled(op, &s, d, a, b, c, model);
 }
 
-static void run(const struct mma_sync *op) {
+/* Sparse A: which columns are held, and the metadata as the ISA's figures place them. */
+static uint8_t held[16][MMA_SPARSE_K / 2];
+static uint32_t META[L], meta_selector;
+static void pick_sparsity(const struct mma_sync *op) {
+    const int chunk = op->bits == 32 ? 2 : op->bits == 4 ? 8 : 4; /* columns */
+    const int across = op->bits == 4 ? 64 : op->bits == 8 ? 32 : op->bits == 16 ? 16 : 8;
+    const int threads = op->k / across * (op->bits < 16 ? 2 : 1);
+    meta_selector = unit_random() % (4 / (uint32_t)threads);
+    memset(META, 0, sizeof META);
+    memset(ma, 0, sizeof ma);
+    for (int row = 0; row < 16; row++)
+        for (int col = 0; col < op->k; col += chunk) {
+            static const uint8_t codes[6] = {4, 8, 9, 12, 13, 14};
+            const uint32_t code = codes[op->bits == 32 ? unit_random() % 2 * 5 : unit_random() % 6];
+            uint8_t *h = &held[row][col / 2];
+            for (int e = 0; e < chunk / 2; e++)
+                h[e] = (uint8_t)(col + (op->bits == 32  ? code == 14
+                                        : op->bits == 4 ? 2 * (int)(code >> e / 2 * 2 & 3) + e % 2
+                                                        : (int)(code >> 2 * e & 3)));
+            const int lane = row % 8 * 4 + (int)meta_selector * threads;
+            const int shift = col % across / chunk * 4;
+            if (op->bits >= 16)
+                META[lane + col / across] |= code << (shift + row / 8 * 16);
+            else
+                META[lane + col / across * 2 + row / 8] |= code << shift;
+        }
+}
+
+static void run(const struct mma_sync *form) {
+    struct mma_sync now = *form, *op = &now;
     int na, nb, nc, nd;
     const char *why = mma_sync_check(op, &na, &nb, &nc, &nd);
     CHECK(!why, "m%dn%dk%d: %s", op->m, op->n, op->k, why);
@@ -129,11 +158,19 @@ static void run(const struct mma_sync *op) {
     memset(B, 0, sizeof B);
     memset(C, 0, sizeof C);
     const bool half = op->kind == MMA_FLOAT && op->c == NUM_F16;
+    uint8_t columns[16][MMA_SPARSE_K / 2];
+    if (op->sparse) {
+        pick_sparsity(op);
+        why = mma_sparse_columns(op, true, META, meta_selector, columns);
+        CHECK(!why, "metadata of k%d, %d bits: %s", op->k, op->bits, why);
+        op->columns = (const uint8_t(*)[MMA_SPARSE_K / 2]) columns;
+    }
     for (int l = 0; l < L; l++) {
         uint32_t code;
         for (int i = 0; i < na * 32 / op->bits; i++) {
-            const struct at p = a_at(op->m, op->k, op->bits, l, i);
-            ma[p.row][p.col] = pick(op, op->a, op->a_signed, &code);
+            const struct at p = a_at(op->m, op->sparse ? op->k / 2 : op->k, op->bits, l, i);
+            ma[p.row][op->sparse ? held[p.row][p.col] : p.col] =
+                pick(op, op->a, op->a_signed, &code);
             put(A, op->bits, l, i, code);
         }
         for (int i = 0; i < nb * 32 / op->bits; i++) {
@@ -186,35 +223,35 @@ static void run(const struct mma_sync *op) {
 
 static void test_mma(void) {
     static const struct mma_sync forms[] = {
-        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0},
-        {16, 8, 8, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 4, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 8, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E5M2, NUM_E4M3, 0, 0, 8, NUM_F16, NUM_F16, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E3M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_E2M3, NUM_E2M1, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
-        {8, 8, 16, MMA_INT, 0, 0, true, false, 8, 0, 0, 0, 0},
-        {16, 8, 16, MMA_INT, 0, 0, true, true, 8, 0, 0, 0, 0},
-        {16, 8, 32, MMA_INT, 0, 0, false, true, 8, 0, 0, 0, 0},
-        {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, true, 0},
-        {8, 8, 32, MMA_INT, 0, 0, true, true, 4, 0, 0, 0, 0},
-        {16, 8, 32, MMA_INT, 0, 0, false, true, 4, 0, 0, 0, 0},
-        {16, 8, 64, MMA_INT, 0, 0, true, false, 4, 0, 0, 0, 0},
+        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0, false, NULL},
+        {16, 8, 8, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 4, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 8, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E5M2, NUM_E4M3, 0, 0, 8, NUM_F16, NUM_F16, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E3M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E2M3, NUM_E2M1, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {8, 8, 16, MMA_INT, 0, 0, true, false, 8, 0, 0, 0, 0, false, NULL},
+        {16, 8, 16, MMA_INT, 0, 0, true, true, 8, 0, 0, 0, 0, false, NULL},
+        {16, 8, 32, MMA_INT, 0, 0, false, true, 8, 0, 0, 0, 0, false, NULL},
+        {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, true, 0, false, NULL},
+        {8, 8, 32, MMA_INT, 0, 0, true, true, 4, 0, 0, 0, 0, false, NULL},
+        {16, 8, 32, MMA_INT, 0, 0, false, true, 4, 0, 0, 0, 0, false, NULL},
+        {16, 8, 64, MMA_INT, 0, 0, true, false, 4, 0, 0, 0, 0, false, NULL},
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
         for (int n = 0; n < 4; n++)
             run(&forms[i]);
     static const struct mma_sync scaled[] = {
-        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 1},
-        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E2M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 1},
-        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 2},
-        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 4},
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 1, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E2M1, NUM_E2M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 1, false, NULL},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 2, false, NULL},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 4, false, NULL},
     };
     for (size_t i = 0; i < sizeof scaled / sizeof scaled[0]; i++)
         for (int n = 0; n < 12; n++) {
@@ -229,16 +266,16 @@ static void test_mma(void) {
               !mma_scales_pick(&scaled[0], NUM_UE8M0, SF[0], odd, SF[1], third, &out),
           "selectors that the form lacks are refused");
     static const struct mma_sync bad[] = {
-        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 1},
-        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 2},
-        {8, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 32, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0},
-        {16, 8, 16, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 64, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0},
-        {16, 8, 64, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0},
-        {8, 8, 32, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 1, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 2, false, NULL},
+        {8, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0, false, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 64, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, false, NULL},
+        {16, 8, 64, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0, false, NULL},
+        {8, 8, 32, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0, false, NULL},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int n[4];
@@ -246,8 +283,52 @@ static void test_mma(void) {
     }
 }
 
+static void test_sparse(void) {
+    static const struct mma_sync forms[] = {
+        {16, 8, 16, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F16, NUM_F16, 0, 0, true, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_BF16, NUM_BF16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {16, 8, 8, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {16, 8, 16, MMA_FLOAT, NUM_TF32, NUM_TF32, 0, 0, 32, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {16, 8, 64, MMA_FLOAT, NUM_E4M3, NUM_E5M2, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {16, 8, 64, MMA_FLOAT, NUM_E2M1, NUM_E3M2, 0, 0, 8, NUM_F16, NUM_F16, 0, 0, true, NULL},
+        {16, 8, 64, MMA_FLOAT, NUM_E4M3, NUM_E2M1, 0, 0, 8, NUM_F32, NUM_F32, 0, 1, true, NULL},
+        {16, 8, 128, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 2, true, NULL},
+        {16, 8, 128, MMA_FLOAT, NUM_E2M1, NUM_E2M1, 0, 0, 4, NUM_F32, NUM_F32, 0, 4, true, NULL},
+        {16, 8, 32, MMA_INT, 0, 0, true, false, 8, 0, 0, 0, 0, true, NULL},
+        {16, 8, 64, MMA_INT, 0, 0, true, true, 8, 0, 0, true, 0, true, NULL},
+        {16, 8, 64, MMA_INT, 0, 0, false, true, 4, 0, 0, 0, 0, true, NULL},
+        {16, 8, 128, MMA_INT, 0, 0, true, true, 4, 0, 0, 0, 0, true, NULL},
+    };
+    sf_format = NUM_UE8M0;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        for (int n = 0; n < 4; n++)
+            run(&forms[i]);
+    static const struct mma_sync bad[] = {
+        {16, 8, 8, MMA_FLOAT, NUM_F16, NUM_F16, 0, 0, 16, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {16, 8, 32, MMA_FLOAT, NUM_E4M3, NUM_E4M3, 0, 0, 8, NUM_F32, NUM_F32, 0, 0, true, NULL},
+        {8, 8, 32, MMA_INT, 0, 0, 0, 0, 8, 0, 0, 0, 0, true, NULL},
+    };
+    int n[4];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        CHECK(mma_sync_check(&bad[i], n, n + 1, n + 2, n + 3), "sparse form %zu is refused", i);
+    uint8_t columns[16][MMA_SPARSE_K / 2];
+    uint32_t meta[L];
+    for (int l = 0; l < L; l++)
+        meta[l] = 0x44444444; /* elements 0 and 1 of each four */
+    CHECK(!mma_sparse_columns(&forms[2], true, meta, 1, columns) && columns[9][1] == 1 &&
+              columns[9][2] == 4 && mma_sparse_columns(&forms[2], true, meta, 2, columns),
+          "selectors 0 and 1 of a pair of threads");
+    meta[5] = 0x44445444;
+    CHECK(mma_sparse_columns(&forms[2], false, meta, 0, columns), "one element twice");
+    meta[5] = 0x44441444;
+    CHECK(!mma_sparse_columns(&forms[2], false, meta, 0, columns) &&
+              mma_sparse_columns(&forms[2], true, meta, 0, columns),
+          "only .sp may name the second first");
+}
+
 static void test_integer_overflow(void) {
-    struct mma_sync op = {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, false, 0};
+    struct mma_sync op = {16, 8, 32, MMA_INT, 0, 0, true, true, 8, 0, 0, false, 0, false, NULL};
     memset(A, 0x7f, sizeof A);
     memset(B, 0x7f, sizeof B);
     uint32_t *d[4];
@@ -460,6 +541,7 @@ static void test_models(void) {
 
 int main(void) {
     test_mma();
+    test_sparse();
     test_integer_overflow();
     test_f64();
     test_moves();
