@@ -25,6 +25,7 @@ enum fence_kind {
 };
 void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem);
 void check_warp_sync(struct warp *w, u32 m);
+void check_together(struct warp *w); /* all lanes are here */
 void check_bar_arrive(struct warp *w, struct named_barrier *b);
 void check_bar_release(struct cta *c, struct named_barrier *b);
 void check_bar_pass(struct warp *w, struct named_barrier *b);

@@ -15,6 +15,7 @@ void lanes_meet(struct warp *w) {
     struct warp_check *k = w->check;
     k->met = clk_g(k->clock)[k->agent];
     clock_bump(w);
+    k->together++;
 }
 
 void lanes_snapshot(struct warp *w, u32 lanes) {
@@ -22,9 +23,10 @@ void lanes_snapshot(struct warp *w, u32 lanes) {
     const u32 epoch = clk_g(k->clock)[k->agent];
     struct snapshot *s = &k->log[epoch % SNAPSHOTS];
     if (s->epoch != epoch)
-        *s = (struct snapshot){epoch, 0, k->met};
+        *s = (struct snapshot){.epoch = epoch};
     s->lanes |= lanes;
     s->met = k->met;
+    s->together = k->together;
 }
 
 u32 lanes_left(const struct warp_check *k, u32 lanes, u32 epoch, u32 known) {

@@ -139,6 +139,8 @@ void check_registers(struct warp *w, const struct insn *i, u32 m) {
     struct warp_check *k = w->check;
     k->insns++;
     k->active = m;
+    if (i->flags & INSN_MEET)
+        k->together++;
     if (i->uses == REF_NONE)
         return;
     const struct use *first = &w->cta->grid->fn->uses[i->uses];

@@ -125,6 +125,7 @@ void check_mbar_flip(struct emu *e, struct cta *c, struct mbarrier *b) {
     b->out_clock = b->clock;
     b->clock = NULL;
     b->last_serial = 0;
+    check_wait_flip(e, c, b, b->out_clock);
     /* phase b->phase completes now: who waits for every phase must have seen the one before */
     for (u32 k = 0; b->phase >= 1 && k < c->nwarps; k++)
         if (b->waits[k] >= 2 && b->seen[k] + 1 == b->phase && b->parked >> k & 1)
@@ -147,6 +148,8 @@ void check_mbar_wait(struct warp *w, const struct insn *i, struct mbarrier *b, b
         return;
     }
     b->parked &= ~(1u << w->id);
+    if (i->n)
+        check_wait_seen(w, i, b);
     if (b->phase != b->seen[w->id]) {
         b->waits[w->id] = b->phase == b->seen[w->id] + 1
                               ? (u8)(b->waits[w->id] < 250 ? b->waits[w->id] + 1 : 250)

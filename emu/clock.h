@@ -149,6 +149,7 @@ enum { PEND_WRITE = 1, PEND_READ = 2, PEND_TC = 4 };
  * lanes had met before. */
 struct snapshot {
     u32 epoch, lanes, met;
+    u32 together; /* of the warp */
 };
 enum { SNAPSHOTS = 256 };
 
@@ -165,8 +166,9 @@ struct warp_check {
     u32 tc_ld, tc_st;         /* last tensor-memory load and store */
     u32 ld_waited, st_waited; /* accesses made at the last waits */
     u32 tc_epoch, pipe_epoch;
-    u32 active; /* lanes of the instruction at hand */
-    u32 met;    /* epoch at the last meeting of all lanes, see check_lanes.c */
+    u32 active;   /* lanes of the instruction at hand */
+    u32 met;      /* epoch at the last meeting of all lanes, see check_lanes.c */
+    u32 together; /* instructions that all lanes executed together, see check_waits.c */
     struct snapshot log[SNAPSHOTS];
     u64 init_fence_gen, passed_gen; /* barrier.cluster generations */
     bool grid_acquired, cluster_passed;
@@ -242,6 +244,13 @@ u32 lanes_left(const struct warp_check *k, u32 lanes, u32 epoch, u32 known);
 void lanes_check_write(struct actor *a, const struct cell *x, bool write, const char *space,
                        u64 addr);
 void lanes_check_reads(struct actor *a, const struct cell *x, int k, const char *space, u64 addr);
+
+/* --- check_waits.c --- */
+
+/* A wait by parity of the active lanes has succeeded; its barrier's next phase completes and knows
+ * this. */
+void check_wait_seen(struct warp *w, const struct insn *i, struct mbarrier *b);
+void check_wait_flip(struct emu *e, struct cta *c, const struct mbarrier *b, struct clock *known);
 
 /* --- shadow.c --- */
 

@@ -105,6 +105,12 @@ struct named_barrier {
     u32 waiting_split[MAX_WARPS];
 };
 
+/* A warp's last successful wait by parity, see check_waits.c. */
+struct mbar_waiter {
+    u32 phase; /* completed phases then */
+    u32 lanes, epoch, together, loc;
+};
+
 struct mbarrier {
     u32 addr; /* offset in the CTA's shared memory */
     bool live;
@@ -120,6 +126,7 @@ struct mbarrier {
     u32 parked;          /* warps whose last wait failed */
     u8 waits[MAX_WARPS]; /* phases waited for one after the other */
     u64 seen[MAX_WARPS];
+    struct mbar_waiter waiter[MAX_WARPS];
     const char *name;
 };
 

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 #include "ops.h"
+#include "check.h"
 
 static void remove_split(struct warp *w, u32 k) {
     u32 last = --w->nsplits;
@@ -160,7 +161,7 @@ static s32 common_join(struct warp *w, s32 a, s32 b) {
     return -1;
 }
 
-bool warp_collect(struct warp *w, const struct insn *i, u32 members, bool same_pc) {
+static bool collect(struct warp *w, const struct insn *i, u32 members, bool same_pc) {
     struct split *s = &w->splits[w->cur];
     u32 need = members & w->live;
     if (!(need & ~s->mask))
@@ -202,6 +203,14 @@ bool warp_collect(struct warp *w, const struct insn *i, u32 members, bool same_p
         k = 0;
     }
     (void)i;
+    return true;
+}
+
+bool warp_collect(struct warp *w, const struct insn *i, u32 members, bool same_pc) {
+    if (!collect(w, i, members, same_pc))
+        return false;
+    if (!(w->live & ~members))
+        check_together(w);
     return true;
 }
 

@@ -174,7 +174,8 @@ enum gqa_pdl {
 };
 
 enum gqa_precision {
-    GQA_PRECISION_FAST = 0, /* softmax weights may be rounded to K/V's 16-bit type (<= 2e-3 RMS) */
+    GQA_PRECISION_FAST = 0, /* softmax weights may be rounded to K/V's 16-bit type (<= 2e-3 RMS),
+                             * beside e4m3 also to 2^-21 of the row's largest */
     GQA_PRECISION_EXACT,    /* float32 weights everywhere (<= 5e-6 RMS before the output type) */
 };
 

@@ -34,6 +34,10 @@ static double unit_of(enum gqa_type type) {
  * product's typical error is that of adding into a sum of its typical size, not A: u A.
  * These make 2e-3 for bf16 weights and up to 5e-6 for float32, as gqa.h promises.
  *
+ * Beside an e4m3 cache a weight may be two e4m3 numbers, whose steps are of a fixed size where the
+ * weight is small: it is wrong by REF_DUST of the row's largest, or lost whole. That shows where
+ * the keys that count have a V of 0 in a dimension; o is then off by dust[d] at most.
+ *
  * The output type rounds at the end, by up to out |o|; all by as much if o has few values (one key
  * of an 8-bit type, say).
  *
@@ -42,7 +46,8 @@ static double unit_of(enum gqa_type type) {
  * weights do (a polynomial of degree 3 is off by 8e-5, w_unit / 32 allows 1.2e-4 where bf16 rounds
  * to 4e-3), and by a logarithm of 12 u. */
 struct compare_limits compare_limits(const struct ref *ref, int64_t at, int head_dim,
-                                     double softcap, enum gqa_type weights, enum gqa_type out) {
+                                     double softcap, enum gqa_type weights, bool dust,
+                                     enum gqa_type out) {
     const double u = 0x1p-24, keys = (double)ref->keys[at], a = ref->score[at] + softcap;
     const double w_unit = weights == GQA_F32 ? 0 : unit_of(weights);
     const double ds = u * (2 * sqrt(head_dim) + 8) * a;
@@ -51,6 +56,7 @@ struct compare_limits compare_limits(const struct ref *ref, int64_t at, int head
     const double lse = fabs(ref->lse[at]);
     return (struct compare_limits){
         .element = e,
+        .dust = dust,
         .row = 2 * e,
         .all = 0.5 * w_unit + u * (8 + 0.5 * sqrt(keys) + 2 * a),
         .out = unit_of(out),
@@ -69,7 +75,7 @@ static double in_range(double expected, const struct compare_limits *limits) {
 
 struct sums {
     double error2, ref2, all2; /* squares: of errors, of the reference, of allowed errors */
-    double row_error2, row_o2, row_spread2;
+    double row_error2, row_o2, row_spread2, row_dust2;
     int64_t elements;
 };
 
@@ -115,16 +121,18 @@ static void compare_kinds(const struct ref *ref, int64_t at, const struct compar
 static void compare_row(const struct ref *ref, int64_t at, const struct compare_limits *limits,
                         enum gqa_type type, const void *o, int64_t o_at, const float *lse,
                         struct sums *sums, struct compare_result *r) {
-    sums->row_error2 = sums->row_o2 = sums->row_spread2 = 0;
+    sums->row_error2 = sums->row_o2 = sums->row_spread2 = sums->row_dust2 = 0;
     for (int d = 0; d < ref->head_dim_v; d++) {
         const double spread = ref->spread[at * ref->head_dim_v + d];
         const double expected = in_range(ref->o[at * ref->head_dim_v + d], limits);
         const double got = (double)num_load(type, o, o_at + d);
         if (!isfinite(expected))
             continue;
-        const double bound = !ref->keys[at] ? 0
-                                            : limits->element * (fabs(expected) + 6 * spread) +
-                                                  limits->out * fabs(expected) + limits->least;
+        const double dust = limits->dust * ref->dust[at * ref->head_dim_v + d];
+        const double bound = !ref->keys[at]
+                                 ? 0
+                                 : limits->element * (fabs(expected) + 6 * spread) +
+                                       limits->out * fabs(expected) + dust + limits->least;
         const double error = fabs(got - expected);
         if (error > bound)
             wrong(r, ref, at, d, "o is %.9g, expected %.9g +- %.3g", got, expected, bound);
@@ -133,6 +141,7 @@ static void compare_row(const struct ref *ref, int64_t at, const struct compare_
         sums->row_error2 += error * error;
         sums->row_o2 += expected * expected;
         sums->row_spread2 += spread * spread;
+        sums->row_dust2 += dust * dust;
     }
     if (!lse)
         return;
@@ -147,8 +156,9 @@ static void compare_row_rms(const struct ref *ref, int64_t at, const struct comp
                             struct sums *sums, struct compare_result *r) {
     const double n = ref->head_dim_v, rms = sqrt(sums->row_error2 / n);
     const double o = sqrt(sums->row_o2 / n), spread = sqrt(sums->row_spread2 / n);
-    const double bound = limits->row * (o + spread) + limits->out * o + limits->least;
-    const double typical = limits->all * hypot(o, spread) + limits->out * o + limits->least;
+    const double least = limits->least + sqrt(sums->row_dust2 / n);
+    const double bound = limits->row * (o + spread) + limits->out * o + least;
+    const double typical = limits->all * hypot(o, spread) + limits->out * o + least;
     if (!(rms <= bound))
         wrong(r, ref, at, -1, "o of this row has an RMS error of %.3g, expected at most %.3g", rms,
               bound);
@@ -180,6 +190,10 @@ static enum gqa_type weights_of(const struct gqa_problem *p) {
     return p->kv_type == GQA_F16 ? GQA_F16 : GQA_BF16;
 }
 
+static bool may_have_dust(const struct gqa_problem *p) {
+    return p->kv_type == GQA_E4M3 && p->precision == GQA_PRECISION_FAST;
+}
+
 /* Where element `at` of an output is, and what it may be. */
 struct output {
     enum gqa_type type;
@@ -198,8 +212,8 @@ static struct output decode_output(const struct gqa_problem *p, const struct gqa
         .o = t->o,
         .o_at = ref_row_offset(p, &p->o, row, head),
         .lse = p->has_lse ? t->lse + ref_row_offset(p, &p->lse, row, head) : NULL,
-        .limits =
-            compare_limits(ref, at, p->head_dim, (double)p->softcap, weights_of(p), p->o_type),
+        .limits = compare_limits(ref, at, p->head_dim, (double)p->softcap, weights_of(p),
+                                 may_have_dust(p), p->o_type),
     };
 }
 
@@ -209,7 +223,7 @@ static struct output merge_output(const struct gqa_shards *m, const struct ref *
         .o = m->o,
         .o_at = at * ref->head_dim_v,
         .lse = m->lse ? m->lse + at : NULL,
-        .limits = compare_limits(ref, at, 1, 0, GQA_F32, m->o_type),
+        .limits = compare_limits(ref, at, 1, 0, GQA_F32, false, m->o_type),
     };
 }
 

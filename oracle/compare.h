@@ -9,6 +9,7 @@
 /* How wrong one row of O (one query token, one head) may be. `compare_limits` derives them. */
 struct compare_limits {
     double element; /* of |o| + 6 * spread: any one element */
+    double dust;    /* of dust, likewise: 1 where weights may have steps of a fixed size */
     double row;     /* of rms(o) + rms(spread): RMS over the row */
     double all;     /* of hypot(o, spread): RMS over all rows */
     double out;     /* of |o|: rounding to the output type */
@@ -28,9 +29,10 @@ struct compare_result {
 };
 
 /* Limits for element `at` = row * q_heads + head of the reference. `weights` is the type that
- * softmax weights may be rounded to: GQA_F32 for not at all. */
+ * softmax weights may be rounded to: GQA_F32 for not at all; `dust`: steps of a fixed size too. */
 struct compare_limits compare_limits(const struct ref *ref, int64_t at, int head_dim,
-                                     double softcap, enum gqa_type weights, enum gqa_type out);
+                                     double softcap, enum gqa_type weights, bool dust,
+                                     enum gqa_type out);
 
 /* Compare the o and lse of t (in this process' memory) with the reference for p. */
 void compare_decode(const struct gqa_problem *p, const struct gqa_tensors *t, const struct ref *ref,

@@ -152,6 +152,15 @@ static double softmax_row(const struct head_data *x, int64_t begin, int64_t end,
     return max + log(sum);
 }
 
+/* Of column d of V: what is lost of o when weights have steps of a fixed size. */
+static double dust_of(const struct head_data *x, int64_t begin, int64_t end, double top,
+                      const double *v, int dim_v) {
+    double sum = 0;
+    for (int64_t j = begin; j < end; j++)
+        sum += fmin(x->weight[j], REF_DUST * top) * fabs(v[j * dim_v]);
+    return sum;
+}
+
 static void attend_row(const struct gqa_problem *p, const struct gqa_tensors *t,
                        const struct head_data *x, int64_t row, int head, int64_t begin, int64_t end,
                        struct ref *ref) {
@@ -166,17 +175,21 @@ static void attend_row(const struct gqa_problem *p, const struct gqa_tensors *t,
     const double lse = softmax_row(x, begin, end, p->has_sinks ? &t->sinks[head] : NULL);
     ref->lse[at] = p->lse_base == GQA_BASE_2 ? lse / log(2) : lse;
 
-    double *o = ref->o + at * dim_v, *spread = ref->spread + at * dim_v, squares = 0;
+    double *o = ref->o + at * dim_v, *spread = ref->spread + at * dim_v;
+    double squares = 0, top = 0;
     for (int64_t j = begin; j < end; j++) {
         const double w = x->weight[j];
         squares += w * w;
+        top = fmax(top, w);
         for (int d = 0; d < dim_v; d++) {
             o[d] += w * x->v[j * dim_v + d];
             spread[d] += w * w * x->v[j * dim_v + d] * x->v[j * dim_v + d];
         }
     }
-    for (int d = 0; d < dim_v; d++)
+    for (int d = 0; d < dim_v; d++) {
         spread[d] = sqrt(spread[d]);
+        ref->dust[at * dim_v + d] = dust_of(x, begin, end, top, x->v + d, dim_v);
+    }
     ref->weight[at] = sqrt(squares);
 }
 
@@ -185,12 +198,14 @@ static bool ref_alloc(struct ref *ref, int64_t rows, int q_heads, int head_dim_v
     *ref = (struct ref){.rows = rows, .q_heads = q_heads, .head_dim_v = head_dim_v};
     ref->o = calloc(n * (size_t)head_dim_v, sizeof *ref->o);
     ref->spread = calloc(n * (size_t)head_dim_v, sizeof *ref->spread);
+    ref->dust = calloc(n * (size_t)head_dim_v, sizeof *ref->dust);
     ref->lse = calloc(n, sizeof *ref->lse);
     ref->weight = calloc(n, sizeof *ref->weight);
     ref->score = calloc(n, sizeof *ref->score);
     ref->keys = calloc(n, sizeof *ref->keys);
     ref->owner = malloc(2 * n * sizeof *ref->owner);
-    if (ref->o && ref->spread && ref->lse && ref->weight && ref->score && ref->keys && ref->owner) {
+    if (ref->o && ref->spread && ref->dust && ref->lse && ref->weight && ref->score && ref->keys &&
+        ref->owner) {
         memset(ref->owner, 0xff, 2 * n * sizeof *ref->owner);
         return true;
     }
@@ -201,6 +216,7 @@ static bool ref_alloc(struct ref *ref, int64_t rows, int q_heads, int head_dim_v
 void ref_free(struct ref *ref) {
     free(ref->o);
     free(ref->spread);
+    free(ref->dust);
     free(ref->lse);
     free(ref->weight);
     free(ref->score);

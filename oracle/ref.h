@@ -9,12 +9,17 @@
 
 #include <stdbool.h>
 
+/* What two e4m3 numbers leave out of a weight: this share of the row's largest, at most. */
+#define REF_DUST 0x1p-21
+
 /* What should come out, packed, and what is needed to say how wrong float32 may be. */
 struct ref {
     int64_t rows; /* of Q, O and LSE: batch * q_tokens, or q_total */
     int q_heads, head_dim_v;
     double *o;      /* [rows][q_heads][head_dim_v] */
     double *spread; /* [rows][q_heads][head_dim_v] sqrt(sum_j (w[j] v[j])^2), sum of w and sink 1 */
+    double *dust;   /* the same, sum_j of |v[j]| times w[j] or the largest w of the row times
+                     * REF_DUST, the smaller of the two; a merge has none */
     double *lse;    /* [rows][q_heads] in the base that was asked for */
     double *weight; /* [rows][q_heads] sqrt(sum_j w[j]^2) */
     double *score;  /* [rows][q_heads] max_j scale * sum_i |q[i] k[j][i]|, before any softcap */

@@ -2,7 +2,9 @@
 """peers_compile.py NAME: ask an installed package to compile one of its SM100 decode kernels.
 
 Names as scripts/peers-ptx has them: fa4-dD-splitS, fa4-dD-nosplit, fa4-dD-pageP, fa4-d256-pair (two
-CTAs together), fi-dD-REDUCTION, fi-dD-REDUCTION-pageP. 64 query heads, 8 KV heads, bf16. Nothing is launched; no GPU is needed.
+CTAs together), fi-dD-REDUCTION, fi-dD-REDUCTION-pageP, fi-dD-REDUCTION-gG: G query heads of a KV head, else 8;
+fi-TYPE-..., f16 or e4m3 instead of bf16 (to read only: tests/emu/peers runs bf16). 64 query heads. Nothing is launched; no GPU
+is needed.
 """
 import importlib.util
 import pathlib
@@ -46,7 +48,7 @@ def flash_attention(head_dim, splits, page, q_tokens):
             page_table=i32(batch, tokens // page) if page else None, seqused_k=i32(batch) if page else None)
 
 
-def flash_infer(head_dim, reduction, page):
+def flash_infer(kind, head_dim, reduction, page, group):
     # The package's __init__ wants a driver; empty packages stand in for the ones above the kernels.
     root = pathlib.Path(importlib.util.find_spec("flashinfer").submodule_search_locations[0]).parent
     attention = "flashinfer.cute_dsl.attention"
@@ -58,22 +60,25 @@ def flash_infer(head_dim, reduction, page):
     import cutlass
     from flashinfer.cute_dsl.attention.wrappers import batch_decode
 
-    bf16 = cutlass.BFloat16
+    kinds = {"f16": cutlass.Float16, "e4m3": cutlass.Float8E4M3FN}
+    kv = kinds.get(kind, cutlass.BFloat16)
+    out = cutlass.BFloat16 if kind == "e4m3" else kv
     if page:
         batch_decode._get_compiled_paged_decode_kernel(
-            bf16, bf16, page, Q_HEADS, KV_HEADS, head_dim, 1, reduction, None, None, False, True, False)
+            kv, out, page, Q_HEADS, Q_HEADS // group, head_dim, 1, reduction, None, None, False, True, False)
     else:
         batch_decode._get_compiled_decode_kernel(
-            bf16, bf16, Q_HEADS, KV_HEADS, head_dim, 1, reduction, None, None, True, False)
+            kv, out, Q_HEADS, Q_HEADS // group, head_dim, 1, reduction, None, None, True, False)
 
 
 def main(name):
-    m = re.fullmatch(r"(fa4|fi)-d(\d+)-(split\d+|nosplit|pair|none|kernel|atomic|page\d+)(?:-page(\d+))?", name)
+    m = re.fullmatch(r"(fa4|fi)(?:-(f16|e4m3))?-d(\d+)-(split\d+|nosplit|pair|none|kernel|atomic|page\d+)"
+                     r"(?:-page(\d+))?(?:-g(\d+))?", name)
     if not m:
         sys.exit(__doc__)
-    package, head_dim, how, page = m[1], int(m[2]), m[3], int(m[4] or 0)
+    package, head_dim, how, page = m[1], int(m[3]), m[4], int(m[5] or 0)
     if package == "fi":
-        flash_infer(head_dim, how, page)
+        flash_infer(m[2], head_dim, how, page, int(m[6] or Q_HEADS // KV_HEADS))
     else:
         digits = int(re.sub(r"\D", "", how) or 1)
         flash_attention(head_dim, 8 if how.startswith("page") else digits, digits if how.startswith("page") else 0,

@@ -3,8 +3,10 @@
  * every way to cut and merge: on a GPU all cases of normal size, in the emulator the quick ones.
  *
  *   test_kernels --device cuda:0 --shard 2/8     a part of the work, for several processes
- *   test_kernels --kernel sm90_bf16 --case group kernels and cases whose name contains this
+ *   test_kernels --kernel sm90_bf16 --case group kernels and cases whose name contains this; a case
+ *                                                of just that name alone
  *   test_kernels --not far-                      no cases whose name contains this
+ *   test_kernels --normal                        cases of normal size in the emulator too
  *   test_kernels --random 500                    how many random combinations of features
  *   test_kernels --pick 7                        each case once, on a kernel and a way to cut that
  *                                                the number picks: 7, 8, ... are different samples
@@ -19,6 +21,7 @@
 static struct {
     const char *device, *kernel, *only, *except;
     int shard, shards, random, pick;
+    bool normal, exact;
 } options = {.kernel = "", .only = "", .shards = 1, .random = -1, .pick = -1};
 
 static int passed, failed, skipped, refused;
@@ -112,8 +115,15 @@ static void run_case(struct verify_case *v, struct verify_target *target, size_t
     }
 }
 
+static bool is_asked_for(const struct test_case *c) {
+    return (options.exact ? !strcmp(c->name, options.only) : !!strstr(c->name, options.only)) &&
+           !(options.except && strstr(c->name, options.except));
+}
+
 static void walk(struct verify_target *target, enum case_level level) {
     struct case_list list;
+    struct test_case found;
+    options.exact = case_find(options.only, &found);
     if (!case_list_init(&list, options.random)) {
         failed++;
         return;
@@ -122,8 +132,7 @@ static void walk(struct verify_target *target, enum case_level level) {
         const struct test_case *c = &list.cases[i];
         struct verify_case v;
         struct verify_report report;
-        if (c->level > level || !strstr(c->name, options.only) ||
-            (options.except && strstr(c->name, options.except)) ||
+        if (c->level > level || !is_asked_for(c) ||
             (int)(i % (size_t)options.shards) != options.shard)
             continue;
         if (!verify_open(&v, c, 1, target->memory, &report)) {
@@ -171,7 +180,7 @@ static void test_device(const char *name) {
     } else {
         if (options.random < 0)
             options.random = is_emulator ? 4 : 200;
-        walk(&target, is_emulator ? CASE_QUICK : CASE_NORMAL);
+        walk(&target, is_emulator && !options.normal ? CASE_QUICK : CASE_NORMAL);
     }
     gqa_device_close(target.device);
 }
@@ -194,6 +203,8 @@ int main(int argc, char **argv) {
             options.except = value(argc, argv, &i);
         else if (!strcmp(a, "--random"))
             options.random = atoi(value(argc, argv, &i));
+        else if (!strcmp(a, "--normal"))
+            options.normal = true;
         else if (!strcmp(a, "--pick"))
             options.pick = atoi(value(argc, argv, &i));
         else if (!strcmp(a, "--shard"))

@@ -27,7 +27,7 @@ KERNELS = ["sm100_bf16_d128_g8", "sm100_e4m3_d128_g8", "sm90_bf16_d128_g8", "sm8
            "helpers_sm100"]
 # Whole tiles first: there the check of unread operands is on.
 SCENARIOS = ["shares", "output", "partial", "cluster", "atomic", "shares-tails", "output-tails", "cluster-paged",
-             "atomic-paged", "output-paged", "partial-paged"]
+             "atomic-paged", "output-paged", "partial-paged", "shares-many"]
 
 
 # --- Faults ---
@@ -81,7 +81,7 @@ def leave(line):
 
 
 BAR = r"bar(rier)?\.(cta\.)?"
-# kind, pattern of the instruction, edit; "@file" at the end of a pattern: only in code of that file
+# kind, pattern of the instruction, edit; "@place" at the end of a pattern: only in code of places that match
 KINDS = [
     ("wait dropped", r"mbarrier\.(try|test)_wait", wait_passes),
     ("wait of the other parity", r"mbarrier\.(try|test)_wait\.parity", operand(2, 1)),
@@ -93,7 +93,7 @@ KINDS = [
     ("barrier count too high", r"mbarrier\.init", operand(1, 1)),
     ("barrier count too low", r"mbarrier\.init", operand(1, -1)),
     ("barrier not initialised", r"mbarrier\.init", drop),
-    ("ring modulus", r"setp\.(eq|ne)\.[su]32\s+%p\d+,\s*%r\d+,\s*([2-9]|\d\d);@pipe.cuh", replace_last_number(1)),
+    ("ring modulus", r"setp\.(eq|ne)\.[su]32\s+%p\d+,\s*%r\d+,\s*([2-9]|\d\d);@pipe.cuh|decode_sm100.cuh:pipe_next", replace_last_number(1)),
     ("warp barrier dropped", r"bar\.warp\.sync", drop),
     ("init fence dropped", r"fence\.mbarrier_init", drop),
     ("proxy fence dropped", r"fence\.proxy\.async", drop),
@@ -112,7 +112,7 @@ KINDS = [
     ("operand descriptor swizzle", r"tcgen05\.mma", operand(1, 1 << 62, 64)),
     ("product dropped", r"tcgen05\.mma", drop),
     ("tensor store dropped", r"tcgen05\.st\.", drop),
-    ("bar count", BAR + r"(sync|arrive)(\.aligned)?\s+\S+,\s*\d+;", replace_last_number(32)),
+    ("bar count", BAR + r"(sync|arrive)(\.aligned)?\s+\S+,\s*\S+;", operand(1, 32)),
     ("bar dropped", BAR + r"(sync|arrive)(\.aligned)?\s", drop),
     ("bulk load dropped", r"cp\.async\.bulk(\.tensor)?\S*\.shared::(cta|cluster)\.global", drop),
     ("remote store dropped", r"st\.async", drop),
@@ -167,8 +167,8 @@ def sites(lines, places, live):
         if not code or number not in live:
             continue
         for kind, pattern, edit in KINDS:
-            pattern, _, file = pattern.partition("@")
-            if re.search(r"(^|[\s;{])" + pattern, code) and places.at(number).startswith(file):
+            pattern, _, place = pattern.partition("@")
+            if re.search(r"(^|[\s;{])" + pattern, code) and re.match(place, places.at(number)):
                 yield kind, number, edit
 
 

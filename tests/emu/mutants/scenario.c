@@ -25,9 +25,9 @@
 
 enum { FAILED = 1, REFUSED = 3, MAX_LENS = 8 };
 
-/* Lengths are in tokens; a scenario without tails ("whole") has only full tiles of 128, so that
- * whatever is brought into shared memory is used. The others have large scores: maxima grow by
- * much, and accumulators are rescaled. */
+/* Lengths are in tokens; a scenario without tails (WHOLE) has only full tiles of 128, so that
+ * whatever is brought into shared memory is used. LARGE scores: maxima grow by much, and
+ * accumulators are rescaled. FLAT: every tail counts. */
 static const struct scenario {
     const char *name;
     int lens[MAX_LENS];
@@ -35,15 +35,15 @@ static const struct scenario {
     enum gqa_split_mode mode;
     enum gqa_reduction reduction;
     int sms; /* of the part: few make persistent CTAs take several parts */
-    bool whole;
+    enum { WHOLE, LARGE, FLAT } kind;
 } scenarios[] = {
-    {"output", {1024}, 1, 1, 1, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, true},
-    {"output-tails", {837, 45, 1, 0}, 4, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, false},
-    {"output-paged", {700, 45}, 2, 1, 1, 16, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, false},
-    {"partial", {512, 512}, 2, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, true},
-    {"partial-paged", {430, 77}, 2, 1, 1, 32, 3, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, false},
-    {"shares", {256, 384, 128, 256}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, true},
-    {"shares-tails", {250, 0, 301, 1}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, false},
+    {"output", {1024}, 1, 1, 1, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, WHOLE},
+    {"output-tails", {837, 45, 1, 0}, 4, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, FLAT},
+    {"output-paged", {700, 45}, 2, 1, 1, 16, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, LARGE},
+    {"partial", {512, 512}, 2, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, WHOLE},
+    {"partial-paged", {430, 77}, 2, 1, 1, 32, 3, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, LARGE},
+    {"shares", {256, 384, 128, 256}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, WHOLE},
+    {"shares-tails", {250, 0, 301, 1}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, LARGE},
     {"shares-many",
      {17, 1, 0, 33, 2, 0, 0, 1},
      70,
@@ -54,12 +54,12 @@ static const struct scenario {
      GQA_SPLIT_AUTO,
      GQA_REDUCE_KERNEL,
      3,
-     false},
-    {"cluster", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, true},
-    {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, false},
-    {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, true},
-    {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, false},
-    {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, false},
+     LARGE},
+    {"cluster", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, WHOLE},
+    {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, LARGE},
+    {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, WHOLE},
+    {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, LARGE},
+    {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, LARGE},
 };
 
 static const char *const policies[] = {"random", "bursty", "instant", "late", "starve"};
@@ -111,7 +111,7 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
     c->p.splits = s->splits;
     c->p.reduction = s->reduction;
     c->p.kernel = kernel;
-    c->data = s->whole ? CASE_NORMAL_DATA : CASE_LARGE_SCORES;
+    c->data = s->kind == LARGE ? CASE_LARGE_SCORES : CASE_NORMAL_DATA;
     c->p.batch = s->batch;
     c->lens_count = s->batch < MAX_LENS ? s->batch : MAX_LENS; /* and again from the first */
     for (int i = 0; i < c->lens_count; i++) {
@@ -243,7 +243,7 @@ static int run_seed(const struct scenario *s, const struct test_case *c, int arc
             setenv("EMU_CONSERVATIVE", "1", 1);
         if (s->sms)
             set_number("EMU_SMS", s->sms);
-        if (s->whole)
+        if (s->kind == WHOLE)
             setenv("EMU_UNREAD", "1", 0);
         if (!strstr(options.kernel, "_sm100o_")) /* its last maxima have one reader less */
             setenv("EMU_BALANCE", "1", 0);

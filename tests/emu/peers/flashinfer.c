@@ -60,7 +60,7 @@ static void q_param(struct kernel *k, const struct problem *x, const struct buff
     const uint64_t d = (uint64_t)x->dim, g = (uint64_t)(x->q_heads / x->kv_heads);
     const uint64_t dim[5] = {d, g, 1, (uint64_t)x->kv_heads, (uint64_t)x->batch};
     const uint64_t stride[5] = {1, d, d * (uint64_t)x->q_heads, d * g, d * (uint64_t)x->q_heads};
-    const uint32_t box[5] = {64, 8, 1, 1, 1};
+    const uint32_t box[5] = {64, (uint32_t)g, 1, 1, 1};
     map(k, false, b->q, 5, dim, stride, box);
     sizes(k, 2, (const int32_t[]){1, x->batch});
 }
@@ -84,7 +84,7 @@ static void o_param(struct kernel *k, const struct problem *x, uint64_t p, bool 
                    row = d * (uint64_t)x->q_heads;
     const uint64_t dim[5] = {d, g, 1, (uint64_t)x->kv_heads, (uint64_t)outer},
                    stride[5] = {1, d, row, d * g, row};
-    const uint32_t box[5] = {f32 ? 32 : 64, 8, 1, 1, 1};
+    const uint32_t box[5] = {f32 ? 32 : 64, (uint32_t)g, 1, 1, 1};
     map(k, f32, p, 5, dim, stride, box);
     sizes(k, 2, (const int32_t[]){1, outer});
 }

@@ -24,6 +24,8 @@ static const struct peer peers[] = {
     {"fi-d64-none", flashinfer_run, 64, 0, 1, REDUCE_NONE, 214560, 1e-2, 1e-4},
     {"fi-d64-atomic", flashinfer_run, 64, 0, 4, REDUCE_ATOMIC, 214944, 1e-2, 1e-4},
     {"fi-d128-kernel-page64", flashinfer_run, 128, 64, 4, REDUCE_KERNEL, 215664, 1e-2, 1e-4},
+    {"fi-d128-kernel-g16", flashinfer_run, 128, 0, 4, REDUCE_KERNEL, 232448, 1e-2, 1e-4},
+    {"fi-d128-kernel-g32", flashinfer_run, 128, 0, 4, REDUCE_KERNEL, 232448, 1e-2, 1e-4},
     {"fa4-d128-split8", fa4_run, 128, 0, 8, REDUCE_NONE, 231424, 1e-2, 1e-4},
     {"fa4-d64-split8", fa4_run, 64, 0, 8, REDUCE_NONE, 231424, 1e-2, 1e-4},
     {"fa4-d128-nosplit", fa4_run, 128, 0, 1, REDUCE_NONE, 232448, 1e-2, 1e-4},
@@ -48,11 +50,17 @@ bool peer_verdict(const struct peer *t, const struct problem *x, int splits, int
     return ok;
 }
 
+/* Query heads of a KV head: "-g16" in the name, or 8. */
+static int group_of(const struct peer *t) {
+    const char *g = strstr(t->name, "-g");
+    return g ? atoi(g + 2) : 8;
+}
+
 static bool run(const struct peer *t, const char *folder, uint64_t seed, int keys) {
     char stem[1024];
     struct problem x = {.batch = 2,
                         .q_heads = 64,
-                        .kv_heads = 8,
+                        .kv_heads = 64 / group_of(t),
                         .dim = t->dim,
                         .keys = keys,
                         .lens = {keys, keys}};
