@@ -29,8 +29,8 @@ enum {
     GROUP_WARPS = ATTEND_WARPS / GROUPS,
     GROUP_TEAMS = TEAMS / GROUPS,
     SUBS = TILE / (STEP * GROUP_TEAMS), /* steps of a warp per tile */
-    WALK_IN_SMEM = SLICES > 1 || (HEAD_DIM == 128 &&
-                                  ROWS == 16), /* while a part is worked on: registers are short */
+    /* While a part is worked on, where registers are short. */
+    WALK_IN_SMEM = SLICES > 1 || KV_BYTES == 1 || (HEAD_DIM == 128 && ROWS == 16),
     EARLY_V = ROWS == 8, /* read V before the softmax: its latency hides there; needs registers */
     BAR_ATTEND = 1,
     BAR_INIT = 2,
