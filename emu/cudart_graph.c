@@ -2,8 +2,8 @@
  *
  * A graph here is a list of operations in an order that its edges allow.  A node is added behind
  * the nodes that it depends on, since they exist already, so the order of adding is such an order;
- * an edge that is added later must agree with it, or is refused. SPDX-License-Identifier:
- * Apache-2.0 */
+ * an edge that is added later must agree with it, or is refused.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cudart.h"
 #include <string.h>
 
