@@ -167,6 +167,12 @@ static void change_arguments(void *exec, void *node, const void *kernel) {
     CHECK(!cudaGraphExecKernelNodeSetParams(exec, node, kernel), "other arguments");
     CHECK(!cudaGraphLaunch(exec, NULL) && !cudaDeviceSynchronize(), "launch again");
 }
+static int give_back(void *graph, void *exec, void *memory) {
+    FN(cudaGraphDestroy, int, void *)
+    FN(cudaGraphExecDestroy, int, void *)
+    FN(cudaFree, int, void *)
+    return cudaGraphDestroy(graph) | cudaGraphExecDestroy(exec) | cudaFree(memory);
+}
 /* A graph that is built node by node: set, scale, host call, copy; then scaled by other arguments.
  */
 static void test_graph(void) {
@@ -229,6 +235,7 @@ static void test_graph(void) {
     change_arguments(x, n[1], &kernel);
     CHECK(calls == 2 && h[9] == 6 && h[10] == 3, "%d calls, %g, %g", calls, (double)h[9],
           (double)h[10]);
+    CHECK(!give_back(g, x, d), "destroyed");
     __cudaUnregisterFatBinary(handle);
 }
 
