@@ -39,6 +39,7 @@ void check_delete(struct emu *e) {
     free(k->used);
     free(k->loc);
     free(k->cluster_grid);
+    free(k->cluster_fn);
     free(k->undefined);
     free(k);
 }
@@ -93,11 +94,13 @@ static u32 number_of(struct emu *e, struct cta *c) {
         if (n >= k->cluster_cap) {
             u32 cap = n * 2 + 64;
             k->cluster_grid = realloc(k->cluster_grid, cap * sizeof *k->cluster_grid);
-            if (!k->cluster_grid)
+            k->cluster_fn = realloc(k->cluster_fn, cap * sizeof *k->cluster_fn);
+            if (!k->cluster_grid || !k->cluster_fn)
                 abort();
             k->cluster_cap = cap;
         }
         k->cluster_grid[n] = c->grid->id;
+        k->cluster_fn[n] = c->grid->fn;
         c->cluster->number = n;
     }
     return c->cluster->number;

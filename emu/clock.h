@@ -122,6 +122,7 @@ struct checker {
     u32 nloc, loc_cap;
     u32 next_cluster;
     u64 *cluster_grid; /* cluster number -> grid id */
+    const struct function **cluster_fn;
     u32 cluster_cap;
     u32 serial;
     u8 *undefined; /* per row of ops.def, see check_regs.c */

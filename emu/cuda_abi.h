@@ -147,7 +147,7 @@ void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */
 
-enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET };
+enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET, CUOP_HOST };
 struct cu_op {
     enum cu_op_kind kind;
     struct cu_op *next;
@@ -157,6 +157,10 @@ struct cu_op {
     uint64_t dst, src;
     size_t width, height, dst_pitch, src_pitch;
     uint32_t value, element;
+    /* host: a call, NULL: nothing */
+    void (*host)(void *);
+    void *data;
+    const struct cu_op *origin; /* of an instantiated graph: the node it comes from */
 };
 struct cu_graph {
     struct cu_op *first, *last;
@@ -165,5 +169,6 @@ struct cu_graph {
 /* Runs or records; frees nothing of the caller's. */
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op);
 cu_result cu_run_op(const struct cu_op *op);
+void cu_op_free(struct cu_op *op);
 
 #endif

@@ -53,6 +53,16 @@ static cu_result run_set(const struct cu_op *op) {
     }
     return r;
 }
+/* The lock is the caller's: the function may call the driver. */
+static cu_result run_host(const struct cu_op *op) {
+    cu_result r = cu_drain();
+    if (!r && op->host) {
+        cu_unlock();
+        op->host(op->data);
+        cu_lock();
+    }
+    return r;
+}
 cu_result cu_run_op(const struct cu_op *op) {
     if (cu_world.failed)
         return cu_failure();
@@ -61,6 +71,8 @@ cu_result cu_run_op(const struct cu_op *op) {
         return run_copy(op);
     case CUOP_SET:
         return run_set(op);
+    case CUOP_HOST:
+        return run_host(op);
     default:
         break;
     }
@@ -87,7 +99,7 @@ static struct cu_op *op_copy(const struct cu_op *op) {
     }
     return c;
 }
-static void op_free(struct cu_op *op) {
+void cu_op_free(struct cu_op *op) {
     if (op->kind == CUOP_KERNEL)
         free((void *)(uintptr_t)op->launch.params);
     free(op);
@@ -217,15 +229,13 @@ CU_API cu_result cuLaunchKernelEx(const struct cu_config *c, struct cu_kernel *k
     return launch_locked(c, k, params, extra, false);
 }
 CU_API cu_result cuLaunchHostFunc(struct cu_stream *s, void (*fn)(void *), void *data) {
-    if (s && s->capture)
-        return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (!fn)
+        return CUE_ERROR_INVALID_VALUE;
     cu_lock();
     cu_result r = cu_ready();
     if (!r)
-        r = cu_drain();
+        r = cu_submit(s, &(struct cu_op){.kind = CUOP_HOST, .host = fn, .data = data});
     cu_unlock();
-    if (!r)
-        fn(data);
     return r;
 }
 
@@ -433,7 +443,7 @@ CU_API cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
 static void graph_free(struct cu_graph *g) {
     for (struct cu_op *o = g->first; o;) {
         struct cu_op *n = o->next;
-        op_free(o);
+        cu_op_free(o);
         o = n;
     }
     free(g);
@@ -449,8 +459,10 @@ CU_API cu_result cuGraphInstantiateWithFlags(struct cu_graph **exec, struct cu_g
     if (!exec || !g)
         return CUE_ERROR_INVALID_VALUE;
     cu_result r = cuGraphCreate(exec, 0);
-    for (struct cu_op *o = g->first; o && !r; o = o->next)
+    for (struct cu_op *o = g->first; o && !r; o = o->next) {
         graph_add(*exec, o);
+        (*exec)->last->origin = o;
+    }
     return r;
 }
 CU_API cu_result cuGraphInstantiate(struct cu_graph **exec, struct cu_graph *g,
@@ -504,6 +516,8 @@ CU_API cu_result cuGraphGetNodes(struct cu_graph *g, void **nodes, size_t *n) {
 CU_API cu_result cuGraphNodeGetType(struct cu_op *node, int *type) {
     if (!node || !type)
         return CUE_ERROR_INVALID_VALUE;
-    *type = node->kind == CUOP_KERNEL ? 0 : node->kind == CUOP_COPY ? 1 : 2;
+    static const int types[] = {
+        [CUOP_KERNEL] = 0, [CUOP_COPY] = 1, [CUOP_SET] = 2, [CUOP_HOST] = 3};
+    *type = node->kind == CUOP_HOST && !node->host ? 5 : types[node->kind];
     return CUE_SUCCESS;
 }

@@ -5,8 +5,8 @@
  * The runtime's own way to a driver leads through tables that NVIDIA does not document, one of
  * which must prove that the driver is NVIDIA's; we do not pretend to be that.  What is replaced
  * here is the documented interface, found by name in the symbol table of the file, so a stripped
- * program cannot be helped, nor a library that is loaded later. SPDX-License-Identifier: Apache-2.0
- */
+ * program cannot be helped, nor a library that is loaded later.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cudart.h"
 #include <dlfcn.h>
 #include <elf.h>

@@ -24,11 +24,16 @@ static const char *actor_name(struct emu *e, u32 who, char *buf, size_t n) {
 static void complain(struct actor *a, enum emu_check id, const char *what, const char *space,
                      u64 addr, u32 who, u32 loc, const char *verb) {
     char name[80], at[300];
+    const u32 cluster = who >> WHO_BITS;
+    const struct function *fn = a->cta->grid->fn, *other = fn;
     if (a->e->opt.lenient[id])
         return;
-    emu_report_at(a->e, a->cta, a->warp, a->loc, id, "%s: %s 0x%llx %s by %s at %s", what, space,
-                  (unsigned long long)addr, verb, actor_name(a->e, who, name, sizeof name),
-                  loc_text(a->e, a->cta->grid->fn, loc & LOC_MASK, at, sizeof at));
+    if (cluster && cluster < a->e->checker->next_cluster) /* 0: the host */
+        other = a->e->checker->cluster_fn[cluster];       /* whose lines loc counts */
+    emu_report_at(a->e, a->cta, a->warp, a->loc, id, "%s: %s 0x%llx %s by %s at %s%s%.100s", what,
+                  space, (unsigned long long)addr, verb, actor_name(a->e, who, name, sizeof name),
+                  loc_text(a->e, other, loc & LOC_MASK, at, sizeof at),
+                  other == fn ? "" : " of kernel ", other == fn ? "" : other->name);
 }
 
 /* Is the earlier access (who, epoch, loc) ordered before this one?  Reports when not. */

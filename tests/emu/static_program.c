@@ -1,6 +1,7 @@
 /* static_program.c: what a program with the static runtime in it looks like to the emulator,
  * without nvcc: functions with the runtime's names, one after the other, which must not be
- * reached when the emulator is preloaded. SPDX-License-Identifier: Apache-2.0 */
+ * reached when the emulator is preloaded.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 

@@ -199,7 +199,45 @@ static int read_file(const char *path, const char *only) {
     return n;
 }
 
+/* What another kernel wrote is told by that kernel's line. */
+static void test_other_kernel(void) {
+    static const char text[] =
+        ".version 9.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry first(.param .u64 p)\n{\n.reg .b64 %rd<2>;\n"
+        "griddepcontrol.launch_dependents;\nld.param.u64 %rd1, [p];\n"
+        "\n\n\nst.global.u32 [%rd1], 1;\nret;\n}\n"
+        ".visible .entry second(.param .u64 p)\n{\n.reg .b64 %rd<2>; .reg .b32 %r<2>;\n"
+        "ld.param.u64 %rd1, [p];\nld.global.u32 %r1, [%rd1];\nret;\n}\n";
+    bool found = false;
+    for (uint64_t seed = 0; seed < 20 && !found; seed++) {
+        char err[600] = "";
+        struct emu *e =
+            emu_new(&(struct emu_options){.part = "sm_90a", .seed = seed, .quiet = true});
+        struct module *m = emu_load(e, text, strlen(text), "two", err, sizeof err);
+        CHECK(m != NULL, "%s", err);
+        uint64_t out = emu_alloc(e, 64);
+        *(uint32_t *)(uintptr_t)out = 0;
+        emu_host_write(e, out, 64);
+        struct emu_launch l = {.fn = emu_function(m, "first"),
+                               .grid = {1, 1, 1},
+                               .block = {1, 1, 1},
+                               .params = &out,
+                               .param_bytes = sizeof out};
+        CHECK(emu_launch(e, &l), "first");
+        l.fn = emu_function(m, "second");
+        l.pdl = true;
+        CHECK(emu_launch(e, &l), "second");
+        emu_sync(e);
+        for (uint32_t k = 0; k < emu_report_count(e); k++)
+            found |= strstr(emu_report_text(e, k), "at two:12 of kernel first") != NULL;
+        emu_unload(e, m);
+        emu_free(e);
+    }
+    CHECK(found, "a report names the line and the kernel of the write");
+}
+
 int main(int argc, char **argv) {
+    test_other_kernel();
     unit_programs("LITMUS", "tests/emu/litmus", "lit", read_file, argc > 1 ? argv[1] : NULL);
     return unit_end();
 }

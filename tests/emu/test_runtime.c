@@ -157,6 +157,88 @@ static void test_launch(void) {
     __cudaUnregisterFatBinary(handle);
 }
 
+static void note(void *p) {
+    ++*(int *)p;
+}
+static void change_arguments(void *exec, void *node, const void *kernel) {
+    FN(cudaGraphExecKernelNodeSetParams, int, void *, void *, const void *)
+    FN(cudaGraphLaunch, int, void *, void *)
+    FN(cudaDeviceSynchronize, int, void)
+    CHECK(!cudaGraphExecKernelNodeSetParams(exec, node, kernel), "other arguments");
+    CHECK(!cudaGraphLaunch(exec, NULL) && !cudaDeviceSynchronize(), "launch again");
+}
+static int give_back(void *graph, void *exec, void *memory) {
+    FN(cudaGraphDestroy, int, void *)
+    FN(cudaGraphExecDestroy, int, void *)
+    FN(cudaFree, int, void *)
+    return cudaGraphDestroy(graph) | cudaGraphExecDestroy(exec) | cudaFree(memory);
+}
+/* A graph that is built node by node: set, scale, host call, copy; then scaled by other arguments.
+ */
+static void test_graph(void) {
+    FN(__cudaRegisterFatBinary, void **, void *)
+    FN(__cudaRegisterFunction, void, void **, const void *, char *, const char *, int, void *,
+       void *, void *, void *, int *)
+    FN(__cudaUnregisterFatBinary, void, void **)
+    FN(cudaMalloc, int, void *, size_t)
+    FN(cudaGraphCreate, int, void *, unsigned)
+    FN(cudaGraphAddMemsetNode, int, void *, void *, const void *, size_t, const void *)
+    FN(cudaGraphAddKernelNode, int, void *, void *, const void *, size_t, const void *)
+    FN(cudaGraphAddHostNode, int, void *, void *, const void *, size_t, const void *)
+    FN(cudaGraphAddEmptyNode, int, void *, void *, const void *, size_t)
+    FN(cudaGraphAddMemcpyNode1D, int, void *, void *, const void *, size_t, void *, const void *,
+       size_t, int)
+    FN(cudaGraphAddDependencies, int, void *, const void *, const void *, const void *, size_t)
+    FN(cudaGraphInstantiate, int, void *, void *, unsigned long long)
+    FN(cudaGraphGetNodes, int, void *, void *, size_t *)
+    FN(cudaGraphLaunch, int, void *, void *)
+    FN(cudaDeviceSynchronize, int, void)
+    void *d = NULL, *g = NULL, *x = NULL, *n[5] = {NULL};
+    float h[100];
+    unsigned all = 100, some = 10;
+    int calls = 0;
+    size_t nodes = 0;
+    void **handle = __cudaRegisterFatBinary(&wrapper);
+    __cudaRegisterFunction(handle, &stub, NULL, "scale", -1, NULL, NULL, NULL, NULL, NULL);
+    CHECK(!cudaMalloc(&d, sizeof h) && !cudaGraphCreate(&g, 0), "memory, graph");
+    void *args[] = {&d, &all}, *fewer[] = {&d, &some};
+    struct {
+        const void *fn;
+        struct dim3 grid, block;
+        unsigned smem;
+        void **params, **extra;
+    } kernel = {&stub, {4, 1, 1}, {32, 1, 1}, 0, args, NULL};
+    const struct {
+        void *dst;
+        size_t pitch;
+        unsigned value, element;
+        size_t width, height;
+    } set = {d, 0, 0x40400000, 4, 100, 1}; /* 3.0 */
+    const struct {
+        void (*fn)(void *);
+        void *data;
+    } host = {note, &calls};
+    CHECK(!cudaGraphAddMemsetNode(&n[0], g, NULL, 0, &set), "set");
+    CHECK(!cudaGraphAddKernelNode(&n[1], g, &n[0], 1, &kernel), "kernel");
+    CHECK(!cudaGraphAddHostNode(&n[2], g, &n[1], 1, &host), "host");
+    CHECK(!cudaGraphAddMemcpyNode1D(&n[3], g, &n[1], 1, h, d, sizeof h, 2) &&
+              !cudaGraphAddEmptyNode(&n[4], g, NULL, 0),
+          "copy, empty");
+    CHECK(!cudaGraphAddDependencies(g, &n[3], &n[4], NULL, 1), "an edge in the order of adding");
+    CHECK(cudaGraphAddDependencies(g, &n[4], &n[0], NULL, 1) == 801, "an edge against it");
+    CHECK(!cudaGraphGetNodes(g, NULL, &nodes) && nodes == 5, "%zu nodes", nodes);
+    CHECK(!cudaGraphInstantiate(&x, g, 0) && !calls, "nothing runs before the launch");
+    CHECK(!cudaGraphLaunch(x, NULL) && !cudaDeviceSynchronize(), "launch");
+    CHECK(calls == 1 && h[0] == 6 && h[99] == 6, "%d calls, %g, %g", calls, (double)h[0],
+          (double)h[99]);
+    kernel.params = fewer;
+    change_arguments(x, n[1], &kernel);
+    CHECK(calls == 2 && h[9] == 6 && h[10] == 3, "%d calls, %g, %g", calls, (double)h[9],
+          (double)h[10]);
+    CHECK(!give_back(g, x, d), "destroyed");
+    __cudaUnregisterFatBinary(handle);
+}
+
 static void test_device(void) {
     FN(cudaGetDeviceProperties, int, void *, int)
     FN(cudaGetDriverEntryPointByVersion, int, const char *, void *, unsigned, unsigned long long,
@@ -184,6 +266,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     test_launch();
+    test_graph();
     test_device();
     return unit_end();
 }
