@@ -31,7 +31,7 @@ enum { FAILED = 1, REFUSED = 3, MAX_LENS = 8 };
 static const struct scenario {
     const char *name;
     int lens[MAX_LENS];
-    int batch, kv_heads, q_tokens, page_size, splits;
+    int batch, kv_heads, q_tokens, page_size, splits; /* pages < 0: page_indptr, page_indices */
     enum gqa_split_mode mode;
     enum gqa_reduction reduction;
     int sms; /* of the part: few make persistent CTAs take several parts */
@@ -42,6 +42,7 @@ static const struct scenario {
     {"output-paged", {700, 45}, 2, 1, 1, 16, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, LARGE},
     {"partial", {512, 512}, 2, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, WHOLE},
     {"partial-paged", {430, 77}, 2, 1, 1, 32, 3, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, LARGE},
+    {"partial-csr", {430, 430}, 2, 1, 1, -32, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, LARGE},
     {"shares", {256, 384, 128, 256}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, WHOLE},
     {"shares-tails", {250, 0, 301, 1}, 4, 2, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, LARGE},
     {"shares-many",
@@ -55,7 +56,7 @@ static const struct scenario {
      GQA_REDUCE_KERNEL,
      3,
      LARGE},
-    {"cluster", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, WHOLE},
+    {"cluster", {2048}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, WHOLE},
     {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, LARGE},
     {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, WHOLE},
     {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, LARGE},
@@ -105,8 +106,10 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
     c->p.kv_heads = s->kv_heads;
     c->p.q_heads = c->p.q_heads / s->q_tokens * s->kv_heads;
     c->p.q_tokens = s->q_tokens;
-    c->p.paging = s->page_size ? GQA_PAGED_TABLE : GQA_CONTIGUOUS;
-    c->p.page_size = s->page_size;
+    c->p.paging = s->page_size > 0   ? GQA_PAGED_TABLE
+                  : s->page_size < 0 ? GQA_PAGED_CSR
+                                     : GQA_CONTIGUOUS;
+    c->p.page_size = abs(s->page_size);
     c->p.split_mode = s->mode;
     c->p.splits = s->splits;
     c->p.reduction = s->reduction;
@@ -139,10 +142,11 @@ static const char touch_text[] =
     "L" #k ": setp.ge.u32 %p1, %r3, %r2;\n@%p1 bra E" #k ";\nmul.wide.u32 %rd1, %r3, 4;\n"         \
     "add.u64 %rd1, %rd1, %a" #k ";\nld.global.u32 %r4, [%rd1];\nst.global.u32 [%rd1], %r4;\n"      \
     "add.u32 %r3, %r3, 256;\nbra.uni L" #k ";\nE" #k ":\n"
-    PAIR(0) PAIR(1) PAIR(2) PAIR(3) PAIR(4) "ret;\n}\n";
+    PAIR(0) PAIR(1) PAIR(2) PAIR(3) PAIR(4) PAIR(5) PAIR(6) "ret;\n}\n";
 
-enum { TOUCHED = 5 };
-static const enum case_tensor touched[TOUCHED] = {CASE_Q, CASE_K, CASE_V, CASE_KV_LENS, CASE_TABLE};
+enum { TOUCHED = 7 };
+static const enum case_tensor touched[TOUCHED] = {
+    CASE_Q, CASE_K, CASE_V, CASE_KV_LENS, CASE_TABLE, CASE_INDPTR, CASE_INDICES};
 
 static bool touch_inputs(const struct case_instance *x) {
     void *driver = dlopen(getenv("GQA_CUDA_EMU"), RTLD_NOW), *module, *function;
