@@ -32,7 +32,7 @@ struct shape {
     double measured;
     int splits; /* 0: the planner's choice */
     enum gqa_reduction reduction;
-    char kernel[64];
+    char kernel[96]; /* with how a grid is made, ":cluster=8" */
 };
 
 static struct {
@@ -171,8 +171,11 @@ static bool sweep_row(const char *line, struct shape *s) {
     if (options.floor)
         return !strcmp(s->kernel, "floor") && !strcmp(way, "pdl");
     if (strncmp(s->kernel, "gqa_decode_sm", 13) || strstr(s->kernel, "sm80") ||
-        strstr(way, "plain") || sscanf(way, "%15s splits %d", reduction, &s->splits) != 2)
+        strstr(way, "plain") || strstr(way, "early") ||
+        sscanf(way, "%15s splits %d", reduction, &s->splits) != 2)
         return false;
+    if (strchr(way, ':'))
+        strncat(s->kernel, strchr(way, ':'), sizeof s->kernel - strlen(s->kernel) - 1);
     s->reduction = !strcmp(reduction, "cluster")  ? GQA_REDUCE_CLUSTER
                    : !strcmp(reduction, "grid")   ? GQA_REDUCE_GRID
                    : !strcmp(reduction, "kernel") ? GQA_REDUCE_KERNEL

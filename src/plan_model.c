@@ -23,11 +23,11 @@ const struct family plan_families[] = {
     },
     [KERNEL_sm90] = {
         .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_grid = true,
-        .has_pdl = true, .has_early = true, .launch = 2.09, .tall = 1.12, .sm_rate = 85e3,
-        .tall_rate = 0.86, .narrow = 1.12, .wide = 0.77, .memory = 5.27e6, .few = 13.1,
-        .power = 2.06, .wave = 3.07, .crowd = 0.77, .cluster = 1.20, .per_cta = 0.0165,
-        .combine = 2.39, .per_split = 0.027, .shares = 2.47, .grid = 1.00, .per_letter = 0.36,
-        .grid_shares = 0.19, .unit = 1.67,
+        .has_pdl = true, .has_early = true, .launch = 2.57, .tall = 0.94, .sm_rate = 130e3,
+        .packed = 0.75, .tall_rate = 0.73, .narrow = 1.17, .wide = 0.77, .memory = 5.13e6,
+        .few = 17.2, .power = 2.39, .wave = 3.32, .crowd = 0.66, .cluster = 0.89, .per_cta = 0.007,
+        .combine = 2.20, .per_split = 0.026, .shares = 2.78, .grid = 1.14, .per_letter = 0.34,
+        .unit = 0.34,
     },
     [KERNEL_sm100] = {.name = "sm100", SM100},
     [KERNEL_sm100s] = {.name = "sm100s", SM100},
@@ -124,7 +124,7 @@ static double finish_us(const struct family *f, const struct candidate *c) {
     if (c->is_whole)
         return us;
     if (c->finish == GQA_FINISH_GRID)
-        us += f->grid + f->per_letter * late_letters(c) + (shares ? f->grid_shares : 0);
+        us += f->grid + f->per_letter * late_letters(c);
     if (plan_merged_parts(c) > 1)
         us += f->combine + f->per_split * plan_merged_parts(c) + (shares ? f->shares : 0);
     return us;
@@ -143,6 +143,8 @@ double plan_predict(const struct plan_part *part, const struct gqa_problem *p,
         const double most = plan_copies_rows(p) ? ROW_RATE : run_bytes(p) / COPY_US;
         rate = most < rate ? most : rate;
     }
+    if (f->packed > 0 && c->cluster >= 4)
+        rate *= f->packed;
     for (int rows = 8; f->tall_rate > 0 && rows < row->group; rows *= 2)
         rate *= f->tall_rate;
     const int64_t fit = c->cluster > 1 ? plan_cluster_capacity(part, c->cluster) : part->sms;

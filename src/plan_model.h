@@ -8,9 +8,8 @@
 #include "cuda/kernels.h"
 
 /* What is known of a family of kernels; times in us, rates in bytes per us, measured on an H200 by
- * bench/sweep (2026-11-30) and fitted. sm90: 7 % RMS over 1301 ways to run 70 shapes; the choice is
- * 1.00 x the best at the median, 1.12 x at worst. The
- * numbers of sm100 are an earlier sm90's, scaled where memory says so: nobody has timed it. */
+ * bench/sweep (2026-11-30) and fitted. sm90: 7 % RMS over the ways to run 70 shapes. The numbers of
+ * sm100 are an earlier sm90's, scaled where memory says so: nobody has timed it. */
 struct family {
     const char *name;
     int major, minor; /* needs this part ... */
@@ -22,7 +21,8 @@ struct family {
     double launch;    /* until the first bytes, and after the last */
     double tall;      /* more of that, for row tiles above 8 */
     double tall_rate; /* of sm_rate, for each doubling of the tile; 0: the same */
-    double sm_rate;   /* what one SM reads at most; less by `narrow` for heads up to 64 wide, by */
+    double packed;  /* of sm_rate, in clusters of 4 and more, which lie side by side; 0: the same */
+    double sm_rate; /* what one SM reads at most; less by `narrow` for heads up to 64 wide, by */
     double narrow, wide, memory; /* `wide` above 128; `memory`: what all SMs read */
     double few;                  /* CTAs: with so many, memory takes twice as long */
     double power;                /* how sharply the slower of the two decides */
@@ -30,7 +30,6 @@ struct family {
     double crowd;                /* the next kernel's CTAs do not fit beside these */
     double cluster, per_cta;     /* the exchange in a cluster; of that, per CTA */
     double grid, per_letter;     /* letters; more of that, per letter that waits for another */
-    double grid_shares;          /* more of that with equal shares */
     double unit;                 /* a further whole unit of a CTA */
     double combine, per_split, shares; /* the second kernel; more of that with equal shares */
 };
