@@ -3,7 +3,7 @@
  * shapes of the benchmarks. Nothing here is a measurement.
  *
  *   modelled [--device emu:sm_90a] [--ctas 32] [--only "16/2 128"] [--kernel NAME] [--every N]
- *            [--compare bench/results/2026-11-30-h200-peers.csv] [--floor]
+ *            [--compare bench/results/2026-11-30-h200-chosen.csv] [--floor]
  *
  * A step's time is what each further step adds to a graph of steps: (3 steps - 1 step) / 2, each
  * step with K and V of its own. --compare prints what was measured beside it and closes with the

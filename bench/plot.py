@@ -17,9 +17,9 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
-NOT_CONTENDERS = {"shape", "kv_bytes", "sets", "ratio", "kernel", "floor"}
-COLOURS = {"gqa": "#0b6e4f", "cudnn": "#c8553d", "flash": "#5b7db1", "flashinfer": "#8e6c8a",
-           "fa3": "#b08900", "floor": "#9a9a9a"}
+NOT_CONTENDERS = {"shape", "kv_bytes", "sets", "kernel", "floor"}  # nor "ratio ..."
+COLOURS = {"gqa": "#0b6e4f", "gqa-early": "#55b08f", "cudnn": "#c8553d", "flash": "#5b7db1",
+           "flashinfer": "#8e6c8a", "fa3": "#b08900", "floor": "#9a9a9a"}
 
 
 def parse_shape(text):
@@ -38,7 +38,8 @@ def read_results(path):
         for line in csv.DictReader(f):
             shape = parse_shape(line["shape"])
             if "gqa" in line:
-                us = {k: float(v) for k, v in line.items() if k not in NOT_CONTENDERS and v}
+                us = {k: float(v) for k, v in line.items()
+                      if k not in NOT_CONTENDERS and not k.startswith("ratio") and v}
                 rows.append({"shape": shape, "kv_bytes": float(line["kv_bytes"]), "us": us})
             else:
                 us = {"gqa": float(line["median_us"])}
@@ -53,7 +54,7 @@ def add_floor(rows, path):
     best = {}
     with open(path, newline="") as f:
         for line in csv.DictReader(f):
-            if line["kernel"] == "floor":
+            if line["kernel"] == "floor" and line["way"] != "early":
                 us = float(line["us"])
                 best[line["shape"]] = min(us, best.get(line["shape"], us))
     for row in rows:

@@ -446,7 +446,8 @@ static size_t partial_rows(const struct search *s, const struct candidate *c) {
     if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction == GQA_REDUCE_ATOMIC))
         return 0;
     const size_t shared = is_auto ? (size_t)auto_slots(s->part) * largest_tile() : 0;
-    const bool has_letters = p->reduction == GQA_REDUCE_AUTO || p->reduction == GQA_REDUCE_GRID;
+    const bool has_letters =
+        !is_invariant && (p->reduction == GQA_REDUCE_AUTO || p->reduction == GQA_REDUCE_GRID);
     const int merged = p->reduction == GQA_REDUCE_CLUSTER
                            ? 1
                            : c->splits * (has_letters ? GQA_LETTER_WORDS / 4 : 1);
