@@ -87,6 +87,14 @@ void check_grid_end(struct grid *g) {
         shadow_drop(e);
 }
 
+/* What the module's kernels wrote outlives them; their names and lines do not. */
+void check_forget(struct emu *e, const struct module *m) {
+    struct checker *k = e->checker;
+    for (u32 n = 1; k && n < k->next_cluster && n < k->cluster_cap; n++)
+        if (k->cluster_fn[n] && k->cluster_fn[n]->mod == m)
+            k->cluster_fn[n] = NULL;
+}
+
 static u32 number_of(struct emu *e, struct cta *c) {
     struct checker *k = e->checker;
     if (c->rank == 0) {

@@ -79,6 +79,7 @@ void check_cta_exit(struct cta *c);
 void check_cta_end(struct cta *c); /* nothing of its cluster runs any more */
 void check_new(struct emu *e);
 void check_delete(struct emu *e);
+void check_forget(struct emu *e, const struct module *m); /* before its functions are freed */
 void check_alloc(struct emu *e, u64 addr, u64 bytes);
 void check_free(struct emu *e, u64 addr);
 void check_host_write(struct emu *e, u64 addr, u64 bytes);

@@ -102,6 +102,7 @@ void emu_unload(struct emu *e, struct module *m) {
         return;
     for (u32 k = m->nglobals; k-- > 0;)
         mem_free(e, m->globals[k].addr);
+    check_forget(e, m);
     module_free(m);
 }
 

@@ -33,7 +33,10 @@ static void complain(struct actor *a, enum emu_check id, const char *what, const
     emu_report_at(a->e, a->cta, a->warp, a->loc, id, "%s: %s 0x%llx %s by %s at %s%s%.100s", what,
                   space, (unsigned long long)addr, verb, actor_name(a->e, who, name, sizeof name),
                   loc_text(a->e, other, loc & LOC_MASK, at, sizeof at),
-                  other == fn ? "" : " of kernel ", other == fn ? "" : other->name);
+                  other == fn ? "" : " of kernel ",
+                  other == fn ? ""
+                  : other     ? other->name
+                              : "that was unloaded");
 }
 
 /* Is the earlier access (who, epoch, loc) ordered before this one?  Reports when not. */
