@@ -11,7 +11,8 @@ static const char *const paging_names[] = {"contiguous", "table", "csr", NULL};
 static const char *const scales_names[] = {"none", "tensor", "head", "batch-head", NULL};
 static const char *const base_names[] = {"e", "2", NULL};
 static const char *const split_names[] = {"auto", "fixed", "invariant", NULL};
-static const char *const reduction_names[] = {"auto", "none", "kernel", "atomic", "cluster", "grid", NULL};
+static const char *const reduction_names[] = {"auto",    "none", "kernel", "atomic",
+                                              "cluster", "grid", NULL};
 static const char *const pdl_names[] = {"auto", "off", "on", "early", NULL};
 static const char *const precision_names[] = {"fast", "exact", NULL};
 
