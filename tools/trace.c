@@ -100,11 +100,11 @@ struct found {
 
 /* What ended a wait: of the ranges it waits for, the last that ended before it did; those of its
  * own tile first, unless it waits for a slot, which an earlier tile leaves. Other CTAs are looked
- * at only where a cluster is waited for. */
+ * at only where a cluster or letters are waited for. */
 static struct found find_cause(const struct trace *t, const struct trace_lane *at,
                                const struct gqa_trace_span *wait) {
     struct found best = {NULL, NULL}, own = {NULL, NULL};
-    const bool any_cta = !strcmp(wait->name, "wait_cluster");
+    const bool any_cta = !strcmp(wait->name, "wait_cluster") || !strcmp(wait->name, "wait_letters");
     for (size_t i = 0; i < t->lane_count; i++) {
         const struct trace_lane *lane = &t->lanes[i];
         if (lane->spans->kernel != wait->kernel || (!any_cta && lane->spans->cta != wait->cta))

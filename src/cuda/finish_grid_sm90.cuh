@@ -133,7 +133,8 @@ DEV struct merged grid_item(const struct merge_smem *s, int teams, const struct 
 /* This CTA's slice to the unit's last cluster, or there to memory. All threads as often. */
 DEV void grid_collect(const struct gqa_args *a, const struct unit *u, const struct post *post,
                       const struct place *to, const struct merge_smem *s, int teams,
-                      const struct inbox *in, const struct deal *d, const struct collector *x) {
+                      const struct inbox *in, const struct deal *d, const struct collector *x,
+                      struct trace *trace) {
     const int rows = min_int(ROWS, unit_rows(a, u) - u->row_tile * ROWS);
     const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
 #pragma unroll 1
@@ -142,12 +143,15 @@ DEV void grid_collect(const struct gqa_args *a, const struct unit *u, const stru
         struct merged m = grid_item(s, teams, in, d, x, i);
         const bool wanted = item < d->last && r < rows && 4 * quad < a->part_dim;
         if (!post->is_last) {
+            trace_enter(trace, TRACE_letters_send);
             if (wanted && !x->lane)
                 letter_send(letter_at(a, post->slot, r, quad), &m);
             continue;
         }
+        trace_enter(trace, TRACE_wait_letters);
         if (wanted)
             letters_add(a, post, r, quad, &m, x->lane, x->lanes);
+        trace_enter(trace, TRACE_cluster_merge);
         merged_join(&m, x->lanes);
         if (wanted && !x->lane)
             merged_write(a, u, to, u->row_tile * ROWS + r, 4 * quad, &m, v_factor);
@@ -166,7 +170,7 @@ DEV void finish_grid(const struct gqa_args *a, const struct unit *u, const struc
         inbox_wait(in);
     }
     trace_enter(trace, TRACE_cluster_merge);
-    grid_collect(a, u, post, to, x, teams, in, &d, &mine);
+    grid_collect(a, u, post, to, x, teams, in, &d, &mine, trace);
 }
 
 #endif
