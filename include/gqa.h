@@ -166,10 +166,13 @@ enum gqa_pdl {
     GQA_PDL_AUTO = 0,
     GQA_PDL_OFF,
     GQA_PDL_ON,
-    /* A promise of the caller's: kernels that may still be running write neither lengths, offsets
-     * and tables nor K and V of tokens before a sequence's own query tokens (the cache as earlier
-     * steps left it). Those may be read at once; Q, scales, sinks and the query tokens' K and V
-     * are waited for. Kernels that cannot gain from it do as with GQA_PDL_ON. */
+    /* A promise of the caller's: kernels that may still be running write neither kv_lens,
+     * cu_seqlens_q, batch_index, tables and page lists, nor K and V of tokens before a sequence's
+     * own query tokens (the cache as earlier steps left it; where sequences share entries or pages,
+     * before those of each). Those may be read at once; Q, scales, sinks and the query tokens' K
+     * and V are waited for, and nothing is written before. In a chain of dependent launches not
+     * only the kernel just before may still be running, but all that have not been waited for.
+     * Kernels that cannot gain from it do as with GQA_PDL_ON. */
     GQA_PDL_EARLY,
 };
 
@@ -377,9 +380,10 @@ GQA_API gqa_status gqa_plan_create(gqa_device *device, const struct gqa_problem 
 GQA_API void gqa_plan_destroy(gqa_plan *plan);
 
 /* Workspace that gqa_decode needs, in bytes. It needs no initial value, is the caller's, and is
- * free again when the decode has run. It never shrinks as batch, kv_len or q_tokens grow, all else
- * equal, so the size for the largest problem serves all smaller ones. has_lse does not change it.
- */
+ * free again when the decode has run; one after the other, decodes of any plans may use the same.
+ * Decodes that may run at the same time (two streams) need one each, or they may never end. It
+ * never shrinks as batch, kv_len or q_tokens grow, all else equal, so the size for the largest
+ * problem serves all smaller ones. has_lse does not change it. */
 GQA_API size_t gqa_plan_workspace(const gqa_plan *plan);
 
 /* What was chosen and why. Fails: GQA_ERR_ARGUMENT. */

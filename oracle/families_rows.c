@@ -90,6 +90,16 @@ static void windows(struct families *f) {
     set_pages(&c, GQA_PAGED_TABLE, 16);
     c.p.window_left = 40;
     push(f, &c);
+    for (int causal = 0; causal < 2; causal++) {
+        c = named("row tiles past a sequence's rows, past whose window nothing lies",
+                  "window/ragged%s", causal ? "" : "-not-causal");
+        LENS(&c, 161, 0, 45, 100);
+        QUERIES(&c, 0, 4, 7, 11);
+        set_heads(&c, 9, 1, 64, 0);
+        c.p.window_left = 2;
+        c.p.causal = causal;
+        push(f, &c);
+    }
     c = named("a window with splits: most are empty", "window/splits");
     LENS(&c, 8, 2000, 90);
     set_heads(&c, 4, 1, 64, 0);

@@ -187,6 +187,8 @@ static void offer_shares(struct search *s, struct candidate c) {
     c.slots = 2 * c.ctas;
     if (!reduction_allows(s->p, c.finish) || !counts_fit(s, &c))
         return;
+    if (s->cluster > 0 && c.finish == GQA_FINISH_GRID)
+        return; /* a grid of clusters was asked for */
     offer(s, c);
     /* As many CTAs as share the units evenly. */
     c.ctas = plan_ceil_div(c.units, plan_ceil_div(c.units, most));
@@ -208,7 +210,8 @@ static void offer_tokens(struct search *s, struct candidate c) {
     c.slots = c.splits > 1 ? c.ctas : 0;
     if (!counts_fit(s, &c))
         return;
-    if (reduction_allows(s->p, c.finish) || s->p->reduction == GQA_REDUCE_AUTO)
+    const enum gqa_reduction asked = s->p->reduction; /* KERNEL: one split has nothing to merge */
+    if (reduction_allows(s->p, c.finish) || asked == GQA_REDUCE_AUTO || asked == GQA_REDUCE_KERNEL)
         offer(s, c);
     else
         no(s->why, sizeof s->why, "batch-invariant splits are merged by the kernel reduction");
@@ -274,7 +277,9 @@ static void offer_all_grids(struct search *s, struct candidate c, int64_t grains
         if (letter_rows(&c, 2) <= room)
             offer_grid(s, c, 2, 1);
         else
-            no(s->why, sizeof s->why, "the grid reduction is for %lld rows of work at most",
+            no(s->why, sizeof s->why,
+               "more than %lld rows of work meet in a grid only as equal shares, of at most 4096 "
+               "sequences and 2^31 grains",
                (long long)(room * 4 / (GQA_LETTER_WORDS * kernel_rows[c.row].group)));
     }
 }
@@ -315,6 +320,10 @@ static void offer_row(struct search *s, int index) {
     const struct gqa_problem *p = s->p;
     const struct family *f = &plan_families[row->arch];
     struct candidate c = {.row = index};
+    if (p->reduction == GQA_REDUCE_GRID && !f->has_grid) {
+        no(s->why, sizeof s->why, "%s has no grid reduction; Hopper's sm90 has", f->name);
+        return;
+    }
     c.row_tiles = (int)plan_ceil_div((int64_t)problem_group(p) * p->q_tokens, row->group);
     c.units = p->batch * p->kv_heads * c.row_tiles;
     if (c.units > INT32_MAX) {
@@ -411,7 +420,7 @@ static void search_families(struct search *s, const char *family) {
         const int row = family_row(s, (enum kernel_arch)arch, why, sizeof why);
         if (row >= 0 && plan_row_runs(s->part, row, why, sizeof why))
             offer_row(s, row);
-        else if (why[0])
+        else if (why[0] && !s->why[0]) /* what a family that runs here refused says more */
             snprintf(s->why, sizeof s->why, "%s: %s", plan_families[arch].name, why);
     }
 }
@@ -437,6 +446,16 @@ static size_t largest_tiling(int64_t rows) {
     return (size_t)most;
 }
 
+/* Does any kernel of this part send letters? */
+static bool part_has_grid(const struct plan_part *part) {
+    for (int arch = 0; arch < KERNEL_ARCHS; arch++) {
+        const struct family *f = &plan_families[arch];
+        if (f->has_grid && f->major == part->major && f->minor == part->minor)
+            return true;
+    }
+    return false;
+}
+
 /* Rows of partials, an upper bound that grows with batch, kv_len and q_tokens and with nothing that
  * was chosen: a larger problem may well get a kernel that needs none. */
 static size_t partial_rows(const struct search *s, const struct candidate *c) {
@@ -446,8 +465,8 @@ static size_t partial_rows(const struct search *s, const struct candidate *c) {
     if (!is_invariant && (p->reduction == GQA_REDUCE_NONE || p->reduction == GQA_REDUCE_ATOMIC))
         return 0;
     const size_t shared = is_auto ? (size_t)auto_slots(s->part) * largest_tile() : 0;
-    const bool has_letters =
-        !is_invariant && (p->reduction == GQA_REDUCE_AUTO || p->reduction == GQA_REDUCE_GRID);
+    const bool has_letters = !is_invariant && part_has_grid(s->part) &&
+                             (p->reduction == GQA_REDUCE_AUTO || p->reduction == GQA_REDUCE_GRID);
     const int merged = p->reduction == GQA_REDUCE_CLUSTER
                            ? 1
                            : c->splits * (has_letters ? GQA_LETTER_WORDS / 4 : 1);

@@ -223,6 +223,84 @@ TEST(rows_beyond_31_bits_are_refused) {
     }
 }
 
+/* Why the device refuses p, or what it is if it does not. */
+static struct gqa_error refusal(const char *name, const struct gqa_problem *p) {
+    gqa_device *device = planner(name);
+    gqa_plan *made = NULL;
+    struct gqa_error err = {GQA_OK, "it is planned"};
+    if (device)
+        gqa_plan_create(device, p, &made, &err);
+    gqa_plan_destroy(made);
+    gqa_device_close(device);
+    return err;
+}
+
+/* A refusal tells the rule of a kernel that runs there, not that another generation's does not. */
+TEST(refused_grids_say_why) {
+    static const char *const others[] = {"plan:sm_80", "plan:sm_100a", "plan:sm_120a"};
+    struct gqa_problem p = shape(20000, 8, 1, 128, 4096);
+    p.reduction = GQA_REDUCE_GRID;
+    const struct gqa_error many = refusal("plan:sm_90a", &p);
+    if (many.status != GQA_ERR_UNSUPPORTED || !strstr(many.message, "equal shares"))
+        FAIL("20000 rows of work: %s", many.message);
+    p = shape(1, 8, 1, 128, 4096);
+    p.reduction = GQA_REDUCE_GRID;
+    for (int i = 0; i < 3; i++) {
+        const struct gqa_error none = refusal(others[i], &p);
+        if (!strstr(none.message, "has no grid reduction"))
+            FAIL("%s: %s", others[i], none.message);
+    }
+}
+
+/* Caches that fit one split are planned like longer ones, where the second kernel is asked for. */
+TEST(short_invariant_rows_are_planned) {
+    for (int d = 1; d < DEVICES; d++)
+        for (int mode = 0; mode < 2; mode++) {
+            struct gqa_problem p = shape(mode ? 1 : 5000, 8, 1, 128, 100);
+            p.split_mode = mode ? GQA_SPLIT_INVARIANT : GQA_SPLIT_AUTO;
+            p.reduction = GQA_REDUCE_KERNEL;
+            const struct gqa_error err = refusal(devices[d], &p);
+            if (err.status)
+                FAIL("%s, split mode %d: %s", devices[d], (int)p.split_mode, err.message);
+        }
+}
+
+/* Letters take twice a partial's space. Nobody pays for them who cannot get any. */
+TEST(only_grids_have_room_for_letters) {
+    for (int d = 1; d < DEVICES; d++) {
+        gqa_device *device = planner(devices[d]);
+        for (int mode = GQA_SPLIT_FIXED; device && mode <= GQA_SPLIT_INVARIANT; mode++) {
+            struct gqa_problem p = shape(4, 32, 8, 128, 4096);
+            p.split_mode = (enum gqa_split_mode)mode;
+            p.splits = mode == GQA_SPLIT_FIXED ? 20 : 0;
+            const size_t open = plan(device, &p).workspace_bytes;
+            p.reduction = GQA_REDUCE_KERNEL;
+            const size_t partials = plan(device, &p).workspace_bytes;
+            const bool may_be_letters = mode == GQA_SPLIT_FIXED && strstr(devices[d], "sm_90");
+            if ((open > partials) != may_be_letters)
+                FAIL("%s, split mode %d: %zu bytes, %zu of partials", devices[d], mode, open,
+                     partials);
+        }
+        gqa_device_close(device);
+    }
+}
+
+/* "kernel:cluster=4" is a grid of such clusters, or none. */
+TEST(named_grids_keep_their_cluster) {
+    gqa_device *device = planner("plan:sm_90a");
+    static const int batches[] = {1, 4, 200};
+    for (int i = 0; device && i < 3; i++) {
+        struct gqa_problem p = shape(batches[i], 8, 1, 128, 65536);
+        p.reduction = GQA_REDUCE_GRID;
+        p.kernel = "gqa_decode_sm90_bf16_d128_g8:cluster=4";
+        const struct gqa_plan_info info = plan(device, &p);
+        if (info.kernel[0] && !strstr(info.reason, "clusters of 4"))
+            FAIL("batch %d: %s", batches[i], info.reason);
+        CHECK(info.kernel[0] || i == 2);
+    }
+    gqa_device_close(device);
+}
+
 TEST(unknown_names_are_errors) {
     for (int d = 0; d < DEVICES; d++) {
         gqa_device *device = planner(devices[d]);

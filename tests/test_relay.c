@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLAYS = 3, TOKENS = 300 };
+enum { REPLAYS = 3, TOKENS = 300, EARLY_TOKENS = 3 };
 
 typedef struct cu_graph *cu_graph;
 
@@ -200,9 +200,10 @@ static int run(gqa_device *device, const char *kernel, enum gqa_reduction reduct
 
 /* --- Early --- */
 
-/* Where the sequence's last token lies in K or V. */
-static size_t row_offset(const struct case_instance *x, const struct gqa_strides *s, int sequence) {
-    const int last = x->host.kv_lens[sequence] - 1;
+/* Where the sequence's token `back` from its last lies in K or V. */
+static size_t row_offset(const struct case_instance *x, const struct gqa_strides *s, int sequence,
+                         int back) {
+    const int last = x->host.kv_lens[sequence] - 1 - back;
     const int page = x->host.block_table[sequence * x->p.table_stride + last / x->p.page_size];
     return 2 * (size_t)(page * s->batch + last % x->p.page_size * s->token);
 }
@@ -232,15 +233,18 @@ static int run_early(gqa_device *device, const char *kernel, enum gqa_reduction 
     cu_stream stream = NULL;
     make_case(&c, kernel, reduction);
     c.p.pdl = GQA_PDL_EARLY;
+    c.p.q_tokens = EARLY_TOKENS;
     if (!case_build(&x, &c, 200, &memory))
         return printf("FAILED %s: %s\n", kernel, x.why), 0;
     if (gqa_plan_create(device, &x.p, &plan, &err))
         return printf("skip: %s\n", err.message), case_free(&x), -1;
     void *workspace = new_workspace(plan);
     bool ok = !cu.stream_create(&stream, 1) && case_reset(&x);
-    for (int i = 0; ok && i < x.p.batch; i++)
-        ok = relay_bytes(&x, CASE_K, row_offset(&x, &x.p.k, i), 256, stream) &&
-             relay_bytes(&x, CASE_V, row_offset(&x, &x.p.v, i), 256, stream);
+    for (int i = 0; ok && i < x.p.batch * EARLY_TOKENS; i++) {
+        const int sequence = i / EARLY_TOKENS, back = i % EARLY_TOKENS;
+        ok = relay_bytes(&x, CASE_K, row_offset(&x, &x.p.k, sequence, back), 256, stream) &&
+             relay_bytes(&x, CASE_V, row_offset(&x, &x.p.v, sequence, back), 256, stream);
+    }
     ok = ok && relay_bytes(&x, CASE_Q, 0, x.buffers[CASE_Q].bytes, stream);
     ok = ok && !gqa_decode(plan, &x.device, workspace, gqa_plan_workspace(plan), stream, &err) &&
          case_collect(&x) && ref_decode(&x.p, &x.host, &ref);

@@ -14,6 +14,9 @@ static const int64_t batches[] = {0, 1, 2, 3, 7, 8, 64, 500, 5000};
 static const int64_t lengths[] = {0, 1, 2, 3, 15, 16, 17, 100, 127, 128, 1000, 5000, 100000};
 static const int64_t tokens[] = {1, 2, 3, 4, 5, 8, 15, 16};
 
+static const enum gqa_reduction reductions[] = {GQA_REDUCE_AUTO, GQA_REDUCE_KERNEL,
+                                                GQA_REDUCE_GRID};
+
 enum { DIMENSIONS = 3 };
 static const struct chain {
     const char *name;
@@ -96,7 +99,7 @@ static int walk_device(gqa_device *device, const char *name) {
     int compared = 0;
     for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-            for (int variant = 0; variant < 3 * 2 * 2 * 2; variant++) {
+            for (int variant = 0; variant < 3 * 2 * 2 * 3; variant++) {
                 struct gqa_problem p = gqa_problem_init();
                 p.q_type = p.kv_type = p.o_type = GQA_BF16;
                 p.q_heads = heads[h][0];
@@ -107,7 +110,7 @@ static int walk_device(gqa_device *device, const char *name) {
                     p.paging = GQA_PAGED_TABLE;
                     p.page_size = 16;
                 }
-                p.reduction = variant / 12 ? GQA_REDUCE_KERNEL : GQA_REDUCE_AUTO;
+                p.reduction = reductions[variant / 12];
                 compared += walk_all(device, name, &p, variant / 6 % 2 ? GQA_NHD : GQA_HND);
             }
     return compared;

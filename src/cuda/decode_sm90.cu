@@ -345,6 +345,8 @@ DEV void attend(const struct cta *c, struct pipe in, int warp, int lane) {
         finish(c, &u, &p, &post, &to, groups * GROUP_TEAMS);
         trace_enter(c->trace, TRACE_other);
     }
+    if (a->early) /* kernels that wait for this one wait for those before it, had it parts or not */
+        pdl_wait();
 }
 
 /* --- The kernel --- */

@@ -82,6 +82,13 @@ DEV struct walk walk_begin(const struct gqa_args *a) {
     return w;
 }
 
+/* Loops over tiles start at the step that holds a part's first token: where there is none, as for
+ * row tiles past a sequence's rows, the end may lie in that step too. */
+DEV void part_skip_empty(struct part *p) {
+    if (p->begin >= p->end)
+        p->end = 0;
+}
+
 /* The share's last part that is left. */
 DEV int walk_share(const struct gqa_args *a, struct walk *w, struct unit *u, struct part *p,
                    struct post *post) {
@@ -101,6 +108,7 @@ DEV int walk_share(const struct gqa_args *a, struct walk *w, struct unit *u, str
             continue;
         unit_set_inner(a, u, inner);
         *p = part_of_grains(a, u, ROWS, u->grain + from, u->grain + to, 2 * cta + (from == 0));
+        part_skip_empty(p);
         const struct shares shares = {0, w->each, w->longer};
         post->is_last = to == u->grains;
         post->slot = post->is_last && from ? share_owner(&shares, start) : cta;
@@ -122,6 +130,7 @@ DEV int walk_next(const struct gqa_args *a, struct walk *w, struct unit *u, stru
     *u = unit_of_index(a, index);
     const int some = split_grains(a, u, s, &g0, &g1) && u->row_tile * ROWS < unit_rows(a, u);
     *p = part_of_grains(a, u, ROWS, g0, g1, blockIdx.x);
+    part_skip_empty(p);
     *post = post_of_split(a, index, s);
     return some || a->finish >= GQA_FINISH_ATOMIC;
 }
