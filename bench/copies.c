@@ -62,7 +62,7 @@ static void *symbol(void *library, const char *name) {
 
 static void gpu_open(const char *path, const char *ptx) {
     void *library = dlopen(path, RTLD_NOW), *context, *module;
-    int device;
+    int device = 0;
 #define FIND(name, types) *(void **)&gpu.name = symbol(library, #name);
     DRIVER(FIND)
 #undef FIND
