@@ -123,6 +123,9 @@ struct case_memory {
     bool fenced;
 };
 
+/* `bytes` of it to 0xFF: NaN in every type. */
+bool case_memory_poison(const struct case_memory *memory, void *device, size_t bytes);
+
 /* This process' memory; every buffer ends at a page that faults when touched. */
 extern const struct case_memory case_memory_host;
 

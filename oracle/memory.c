@@ -4,10 +4,21 @@
 #include "cases.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum { PAGE = 4096 };
+
+bool case_memory_poison(const struct case_memory *memory, void *device, size_t bytes) {
+    void *ff = malloc(bytes);
+    if (!ff)
+        return false;
+    memset(ff, 0xff, bytes);
+    const bool ok = memory->upload(memory->context, device, ff, bytes);
+    free(ff);
+    return ok;
+}
 
 static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;

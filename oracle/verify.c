@@ -59,13 +59,7 @@ static size_t workspace_whole(const struct workspace *w) {
 
 /* Everything to 0xFF, the guards too. */
 static bool workspace_fill(struct workspace *w) {
-    char *ff = malloc(workspace_whole(w));
-    if (!ff)
-        return false;
-    memset(ff, 0xff, workspace_whole(w));
-    const bool ok = w->memory->upload(w->memory->context, w->base, ff, workspace_whole(w));
-    free(ff);
-    return ok;
+    return case_memory_poison(w->memory, w->base, workspace_whole(w));
 }
 
 static bool workspace_open(struct workspace *w, const struct case_memory *memory, size_t bytes) {

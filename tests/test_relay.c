@@ -93,12 +93,8 @@ static bool launch_relay(void *to, const void *from, size_t bytes, cu_stream str
 /* Full of 0xFF: letters are looked for before they are there. */
 static void *new_workspace(const gqa_plan *plan) {
     const size_t bytes = gqa_plan_workspace(plan) + 1;
-    void *device = memory.alloc(memory.context, bytes, 256), *host = malloc(bytes);
-    if (host)
-        memset(host, 0xff, bytes);
-    const bool ok = device && host && memory.upload(memory.context, device, host, bytes);
-    free(host);
-    return ok ? device : NULL;
+    void *device = memory.alloc(memory.context, bytes, 256);
+    return device && case_memory_poison(&memory, device, bytes) ? device : NULL;
 }
 
 static void make_case(struct test_case *c, const char *kernel, enum gqa_reduction reduction) {
@@ -212,15 +208,9 @@ static size_t row_offset(const struct case_instance *x, const struct gqa_strides
 static bool relay_bytes(struct case_instance *x, enum case_tensor which, size_t offset,
                         size_t bytes, cu_stream stream) {
     struct case_buffer *b = &x->buffers[which];
-    char *staging = memory.alloc(memory.context, bytes, 256), *poison = malloc(bytes);
-    bool ok = staging && poison;
-    if (ok) {
-        memset(poison, 0xff, bytes);
-        ok = memory.upload(memory.context, staging, (char *)b->host + offset, bytes) &&
-             memory.upload(memory.context, (char *)b->device + offset, poison, bytes);
-    }
-    free(poison);
-    return ok && launch_relay((char *)b->device + offset, staging, bytes, stream);
+    char *staging = memory.alloc(memory.context, bytes, 256), *at = (char *)b->device + offset;
+    return staging && memory.upload(memory.context, staging, (char *)b->host + offset, bytes) &&
+           case_memory_poison(&memory, at, bytes) && launch_relay(at, staging, bytes, stream);
 }
 
 static int run_early(gqa_device *device, const char *kernel, enum gqa_reduction reduction) {

@@ -66,6 +66,17 @@ DEV void pages_fetch(const struct runs *x, int begin, int end, int32_t page[RUNS
     }
 }
 
+/* Before a tile's copies, up to token `end`: its slot is free, and so are its tokens to be read. */
+DEV void slot_acquire(const struct cta *c, const struct source *s, const struct part *p,
+                      const struct pipe *ring, int tile, int end, int range) {
+    trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
+    trace_enter(c->trace, TRACE_wait_slot);
+    pipe_acquire(ring);
+    if (end > s->fresh)
+        pdl_wait();
+    trace_enter(c->trace, range);
+}
+
 /* A part whose tokens are all adjacent. All 32 lanes: each copies one piece of a tile, so that
  * addresses are worked out side by side; issuing is one lane after the other in any case. */
 DEV void load_adjacent(const struct cta *c, const struct source *s, const struct part *p,
@@ -78,12 +89,7 @@ DEV void load_adjacent(const struct cta *c, const struct source *s, const struct
         const int begin = max_int(tile, p->begin), end = min_int(tile + TILE, p->end);
         const int first = max_int(0, begin - tile - lane * size);
         const int last = min_int(size, end - tile - lane * size);
-        trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
-        trace_enter(c->trace, TRACE_wait_slot);
-        pipe_acquire(ring);
-        if (end > s->fresh)
-            pdl_wait();
-        trace_enter(c->trace, range);
+        slot_acquire(c, s, p, ring, tile, end, range);
         if (lane == 0)
             mbarrier_arrive_expect_tx(pipe_full(ring), (end - begin) * s->row_bytes);
         __syncwarp();
@@ -169,12 +175,7 @@ DEV void load_runs(const struct cta *c, const struct source *s, const struct run
         const int begin = max_int(tile, p->begin), end = min_int(tile + TILE, p->end);
         if (runs->pages)
             pages_fetch(runs, end, min_int(end + TILE, p->end), next, lane);
-        trace_tile(c->trace, (tile - p->begin / STEP * STEP) / TILE);
-        trace_enter(c->trace, TRACE_wait_slot);
-        pipe_acquire(ring);
-        if (end > s->fresh)
-            pdl_wait();
-        trace_enter(c->trace, range);
+        slot_acquire(c, s, p, ring, tile, end, range);
         if (by_rows) {
             copy_rows(s, runs, page, tile, begin, end, slots + ring->slot * SLOT_BYTES, lane);
             cp_async_mbarrier_arrive(pipe_full(ring));

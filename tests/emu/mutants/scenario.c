@@ -182,22 +182,14 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Letters are looked for before they are there, which is no fault; everybody else finds memory that
- * nothing wrote. */
-static bool fill(const struct case_memory *memory, void *device, size_t bytes) {
-    void *host = malloc(bytes);
-    if (host)
-        memset(host, 0xff, bytes);
-    const bool ok = host && memory->upload(memory->context, device, host, bytes);
-    free(host);
-    return ok;
-}
-
 static int decode_all(struct case_instance *x, gqa_plan *plan) {
     struct gqa_error err = {0};
     const size_t bytes = gqa_plan_workspace(plan);
     void *workspace = x->memory->alloc(x->memory->context, bytes, 256);
-    if (!workspace || (x->p.reduction == GQA_REDUCE_GRID && !fill(x->memory, workspace, bytes)))
+    /* Letters are looked for before they are there, which is no fault; everybody else finds memory
+     * that nothing wrote. */
+    const bool has_letters = x->p.reduction == GQA_REDUCE_GRID;
+    if (!workspace || (has_letters && !case_memory_poison(x->memory, workspace, bytes)))
         return fail("workspace", "no memory");
     if (!options.time && !touch_inputs(x))
         return fail("touch", "the kernel before the decode cannot be launched");
