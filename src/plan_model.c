@@ -23,11 +23,10 @@ const struct family plan_families[] = {
     },
     [KERNEL_sm90] = {
         .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_grid = true,
-        .has_pdl = true, .has_early = true, .launch = 2.57, .tall = 0.94, .sm_rate = 130e3,
-        .packed = 0.75, .tall_rate = 0.73, .narrow = 1.17, .wide = 0.77, .memory = 5.13e6,
-        .few = 17.2, .power = 2.39, .wave = 3.32, .crowd = 0.66, .cluster = 0.89, .per_cta = 0.007,
-        .combine = 2.20, .per_split = 0.026, .shares = 2.78, .grid = 1.14, .per_letter = 0.34,
-        .unit = 0.34,
+        .has_pdl = true, .has_early = true, .launch = 2.52, .tall = 0.76, .sm_rate = 132e3,
+        .packed = 0.72, .narrow = 1.04, .wide = 0.73, .memory = 5.13e6, .few = 15.3, .power = 2.3,
+        .wave = 2.75, .crowd = 0.85, .cluster = 1.06, .per_cta = 0.004, .combine = 1.76,
+        .per_split = 0.029, .shares = 3.52, .grid = 1.16, .per_letter = 0.31, .unit = 1.19,
     },
     [KERNEL_sm100] = {.name = "sm100", SM100},
     [KERNEL_sm100s] = {.name = "sm100s", SM100},
@@ -145,8 +144,6 @@ double plan_predict(const struct plan_part *part, const struct gqa_problem *p,
     }
     if (f->packed > 0 && c->cluster >= 4)
         rate *= f->packed;
-    for (int rows = 8; f->tall_rate > 0 && rows < row->group; rows *= 2)
-        rate *= f->tall_rate;
     const int64_t fit = c->cluster > 1 ? plan_cluster_capacity(part, c->cluster) : part->sms;
     const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132) /
                           (1 + f->few / (double)(c->ctas < part->sms ? c->ctas : part->sms));

@@ -13,12 +13,19 @@
  * Signal map: one __syncthreads after the warps' stores, one before the store area is reused. */
 #define GQA_WARPS        GQA_WARPS_sm80(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
 #define GQA_TOKEN_STRIDE 4
-#define GQA_SPLIT_SCORES 0
+#define GQA_K_BLOCK      128
+#define GQA_V_DIM        (GQA_HEAD_DIM < 128 ? GQA_HEAD_DIM : 128)
+#define GQA_Q_REGISTERS  16
+#define GQA_ACC_CHAINS   1
+#define GQA_TEAMS        (GQA_WARPS / SLICES)
+#define GQA_SUM_WARPS    1
 
 #include "args.h"
 #include "shape.h"
 #include "registers.cuh"
 #include "finish.cuh"
+
+static_assert(GQA_WARPS % SLICES == 0, "whole teams");
 
 enum { WARPS = GQA_WARPS, THREADS = 32 * WARPS };
 
@@ -44,8 +51,7 @@ DEV void attend(const struct gqa_args *a, struct smem *smem, const struct unit *
     }
     if (p->begin < p->end)
         attend_registers(a, u, p, &q, smem->q, &x, team, TEAMS, slice, lane);
-    softmax_store(&x, smem_addr(smem->merge.o[team]), HEAD_DIM, slice * SLICE_DIM,
-                  smem_addr(smem->merge.ml[team]), lane);
+    softmax_store(&x, &smem->merge, team, slice * SLICE_DIM, slice, lane);
     __syncthreads();
     finish_cta(a, u, p, &to, &smem->merge, TEAMS, threadIdx.x, THREADS);
 }

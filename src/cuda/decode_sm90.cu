@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hopper, long KV: one persistent CTA per SM, rings of bulk copies, warp specialisation.
+ * Hopper: one persistent CTA per SM, rings of bulk copies, warp specialisation.
  *
- *   load warp K --cp.async.bulk--> ring of K tiles --LDS.128--> attend warps --mma.sync--> O^T
- *   load warp V --cp.async.bulk--> ring of V tiles --LDS.128--'
+ *   load warp K --cp.async.bulk--> ring of K tiles --LDS.128--> attend warps --mma.sync--> S, P
+ *   load warp V --cp.async.bulk--> ring of V tiles --LDS.64---> attend warps --mma.sync--> O^T
  *
  * Loading warps run ahead through all parts of the CTA's share, so the copy engine never waits
  * for a merge. Tiles are copied as they lie in memory, by runs: a whole tile where tokens are
  * adjacent, else one run per page; rows keep their pitch and no tensor map is needed (linear copies
  * stream 9 to 12 % faster than boxes here). Where runs are short, lanes copy 16 bytes each. Groups
- * of attend warps take tiles in turn, so that one computes while another waits; the warps of a
- * group take 16 tokens each, four from each quarter of the tile, and keep their own softmax state.
- * All meet once per part.
+ * of attend warps take tiles in turn, so that one computes while another waits, and meet once per
+ * part.
  *
- * Rows lie a multiple of 128 bytes apart, so tokens differ in no bank; eight lanes that load V want
- * four tokens and two neighbour chunks of 16 bytes. V's quarters are therefore copied 32 bytes
+ * Within a group weights are exchanged, not accumulators. Each of its four warps scores a quarter of
+ * the tile's tokens and leaves their weights in shared memory; then each reads all of them and
+ * weights its own quarter of V's columns. So a group has one accumulator, a quarter in each warp:
+ * two groups to merge, not eight warps, and registers to spare. A group's warps know the same
+ * running maxima; they are raised together, when one of them votes for it at the barrier that the
+ * exchange needs anyway: rarely (MAX_SLACK), but in a part's first tile.
+ *
+ * Rows lie a multiple of 128 bytes apart, so tokens differ in no bank; the lanes that load V
+ * together want 32 neighbouring bytes of four tokens. V's quarters are therefore copied 32 bytes
  * further apart than they lie in memory, and lane t takes its tokens from quarter t: no conflicts.
  *
  * Ceiling: 2 * head_dim * KV_BYTES bytes per token and KV head, once per row tile; 132 SMs stream
@@ -24,13 +30,10 @@
  *   load --k.full, v.full (1 + tx bytes; by rows 32)--> attend    the slot holds a tile's rows
  *   load <--k.empty, v.empty (GROUP_WARPS)-- attend   every warp of the tile's group has read it
  *   BAR_INIT (THREADS)                                mbarriers are ready
- *   BAR_ATTEND (ATTEND_THREADS)     Q is in shared memory, or warps' results are; or have been read
+ *   BAR_WEIGHTS + group (32 GROUP_WARPS)   the tile's weights are in shared memory, or maxima; votes
+ *   BAR_ATTEND (ATTEND_THREADS)     Q is in shared memory, or groups' results are; or have been read
  *   barrier.cluster                                   all CTAs have started
  *   CTAs --inbox.full (1 + tx bytes)--> CTA           finish_sm90.cuh */
-#define GQA_WARPS        GQA_ATTEND_WARPS_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP)
-#define GQA_TOKEN_STRIDE (GQA_TILE_sm90(GQA_KV >= GQA_KV_e4m3 ? 1 : 2, GQA_HEAD_DIM, GQA_GROUP) / 4)
-#define GQA_SPLIT_SCORES 1
-
 #include "decode_sm90.cuh"
 #include "decode_sm90_load.cuh"
 
@@ -45,6 +48,7 @@ struct view {
     int k_bytes, v_bytes;     /* a row's */
     int k_dim, v_dim;
     bool wide; /* heads are as wide as the kernel's */
+    int group, warp; /* and the warp's place: of its group */
 };
 
 DEV struct view view_of(const struct gqa_args *a, const struct unit *u, const struct part *p,
@@ -69,14 +73,17 @@ DEV int slot_row(const struct view *w, int tile, int token) {
 }
 
 DEV struct u32x4 lane_read(uint32_t at, int bytes) {
-    return bytes == 16 ? ld_shared_v4(at) : ld_shared_v2(at);
+    return bytes == 16  ? ld_shared_v4(at)
+           : bytes == 8 ? ld_shared_v2(at)
+           : bytes == 4 ? ld_shared_u32(at)
+                        : ld_shared_u16(at);
 }
 
 /* K of the step whose first token is `token`. `plain`: all rows are in the slot and as wide as the
  * kernel's, so that addresses differ by constants. */
-DEV void k_read(const struct view *w, uint32_t slot, int tile, int token, int block, bool plain,
+DEV void k_read(const struct view *w, uint32_t slot, int tile, int token, bool plain,
                 struct k_frag *k, int lane) {
-    const int first = block * SLICE_DIM + k_column(0, lane);
+    const int first = k_column(0, lane);
     const uint32_t base = slot + (token - tile + k_token(0, lane)) * ROW_BYTES + first * KV_BYTES;
 #pragma unroll
     for (int n = 0; n < K_TILES; n++) {
@@ -96,9 +103,10 @@ DEV void k_read(const struct view *w, uint32_t slot, int tile, int token, int bl
     }
 }
 
-DEV void v_read(const struct view *w, uint32_t slot, int tile, int token, int slice, bool plain,
+/* This warp's columns of V, of the step whose first token is `token`. */
+DEV void v_read(const struct view *w, uint32_t slot, int tile, int token, bool plain,
                 struct v_frag *v, int lane) {
-    const int first = slice * SLICE_DIM + v_column(0, lane / 4);
+    const int first = w->warp * V_DIM + v_column(0, lane / 4);
     const uint32_t base = slot + (token - tile + step_token(0, lane % 4)) * ROW_BYTES +
                           lane % 4 * V_PIECES / 4 * SHIFT + first * KV_BYTES;
 #pragma unroll
@@ -120,47 +128,29 @@ DEV void v_read(const struct view *w, uint32_t slot, int tile, int token, int sl
     }
 }
 
-/* Heads wider than 128: each warp of a team has scored its own half of the columns; the sum is the
- * same in both. Two buffers in turn: a third write follows a barrier that its readers have passed.
- */
-DEV void add_partner(const struct cta *c, struct scores *y, int turn, int team, int slice,
-                     int lane) {
-    struct smem *smem = c->smem;
-#pragma unroll
-    for (int i = 0; i < BLOCKS; i++)
-        *(float4 *)smem->half[turn % 2][team][slice][i][lane] =
-            make_float4(y->s[i][0], y->s[i][1], y->s[i][2], y->s[i][3]);
-    trace_enter(c->trace, TRACE_wait_partner);
-    barrier_sync(BAR_TEAM + team, 64);
-    trace_enter(c->trace, TRACE_QK_math);
-#pragma unroll
-    for (int i = 0; i < BLOCKS; i++) {
-        const float4 x = *(const float4 *)smem->half[turn % 2][team][slice ^ 1][i][lane];
-        y->s[i][0] += x.x;
-        y->s[i][1] += x.y;
-        y->s[i][2] += x.z;
-        y->s[i][3] += x.w;
-    }
+/* First token of a tile's step: it takes four tokens of each quarter. */
+DEV int step_first(int tile, int step) {
+    return tile + 4 * step;
 }
 
-/* Scores of one step's columns of this slice, as they are. */
+/* Scores of one step, scaled and masked. */
 DEV struct scores score_step(const struct view *w, const struct q_frag *q,
-                             const struct q_smem *q_smem, uint32_t slot, int tile, int token,
-                             int slice, bool plain, int lane) {
+                             const struct q_smem *q_smem, uint32_t slot, int tile, int step,
+                             bool plain, int lane) {
+    const int token = step_first(tile, step);
     struct k_frag k;
     struct products x;
     products_init(&x);
-    k_read(w, slot, tile, token, slice, plain, &k, lane);
+    k_read(w, slot, tile, token, plain, &k, lane);
     if (Q_IN_SMEM)
-        score_from_smem(q_smem, slice, &k, &x, lane);
+        score_from_smem(q_smem, 0, &k, &x, lane);
     else
         score(q, &k, &x);
-    return scores_of(&x);
-}
-
-/* First token of step `sub` of a team: it takes four tokens of each quarter. */
-DEV int step_first(int tile, int team, int sub) {
-    return tile + 4 * (team + sub * GROUP_TEAMS);
+    struct scores y = scores_of(&x);
+    scale_scores(&y, &w->scale);
+    if (!plain)
+        mask_scores(&y, &w->seen, token, w->begin, w->end, lane);
+    return y;
 }
 
 /* V's ring stands where K's does; its barriers follow those of K (struct smem). */
@@ -171,91 +161,161 @@ DEV struct pipe v_ring(const struct pipe *k) {
     return v;
 }
 
-/* V's part of all steps of this warp. */
-DEV void v_take(const struct cta *c, const struct view *w, const struct pipe *k_ring, int tile,
-                int team, int slice, bool plain, struct v_frag v[SUBS], int lane) {
-    const struct pipe ring = v_ring(k_ring);
-    const uint32_t slot = smem_addr(c->smem->v[ring.slot]);
-    trace_enter(c->trace, TRACE_wait_V);
-    pipe_wait(&ring);
-    trace_enter(c->trace, TRACE_read_V);
+/* V's part of some steps of a tile. */
+DEV void v_take(const struct cta *c, const struct view *w, const struct pipe *ring, int tile,
+                int step, int steps, bool plain, struct v_frag *v, int lane) {
 #pragma unroll
-    for (int sub = 0; sub < SUBS; sub++) {
-        const int token = step_first(tile, team, sub);
-        v_read(w, slot, tile, token, slice, plain, &v[sub], lane);
+    for (int i = 0; i < steps; i++) {
+        const int token = step_first(tile, step + i);
+        v_read(w, smem_addr(c->smem->v[ring->slot]), tile, token, plain, &v[i], lane);
         if (!plain)
-            zero_unseen(&v[sub], token, w->begin, w->end, lane);
-    }
-    pipe_release(&ring, lane);
-    trace_enter(c->trace, TRACE_other);
-}
-
-/* Scale the scores of all steps of this warp, and mask what is not seen. */
-DEV void see_scores(const struct view *w, struct scores s[SUBS], int tile, int team, bool plain,
-                    int lane) {
-#pragma unroll
-    for (int sub = 0; sub < SUBS; sub++) {
-        scale_scores(&s[sub], &w->scale);
-        if (!plain)
-            mask_scores(&s[sub], &w->seen, step_first(tile, team, sub), w->begin, w->end, lane);
+            zero_unseen(&v[i], token, w->begin, w->end, lane);
     }
 }
 
-/* One tile, where the rings stand. */
+DEV void weights_store(uint32_t weights[STEPS][BLOCKS][32][2], int step,
+                       const uint32_t p[BLOCKS][2], int lane) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        st_shared_v2_u32(smem_addr(weights[step][i][lane]), p[i][0], p[i][1]);
+}
+
+DEV void weights_fetch(uint32_t weights[STEPS][BLOCKS][32][2], int step, uint32_t p[BLOCKS][2],
+                       int lane) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        const struct u32x4 x = ld_shared_v2(smem_addr(weights[step][i][lane]));
+        p[i][0] = x.w[0];
+        p[i][1] = x.w[1];
+    }
+}
+
+/* The warps of a group meet. Barriers by constant numbers: the kernel then holds four, not all. */
+DEV void group_sync(int group) {
+    if (GROUPS == 1 || group == 0)
+        barrier_sync(BAR_WEIGHTS, 32 * GROUP_WARPS);
+    else
+        barrier_sync(BAR_WEIGHTS + 1, 32 * GROUP_WARPS);
+}
+
+/* The same; does one of their threads say so? */
+DEV bool group_or(int group, bool x) {
+    return GROUPS == 1 || group == 0 ? barrier_or(BAR_WEIGHTS, 32 * GROUP_WARPS, x)
+                                     : barrier_or(BAR_WEIGHTS + 1, 32 * GROUP_WARPS, x);
+}
+
+/* The maxima of all warps' steps join the running ones, in all warps alike. */
+DEV void raise_together(const struct cta *c, const struct view *w, struct softmax *x,
+                        const struct scores *y, int lane) {
+    float top[BLOCKS];
+    trace_enter(c->trace, TRACE_softmax_local_max);
+    scores_top(y, SUBS, top);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        if (lane % 4 == 0)
+            c->smem->top[w->group][8 * i + lane / 4][w->warp] = top[i];
+    trace_enter(c->trace, TRACE_wait_warps);
+    group_sync(w->group);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        const float4 all = *(const float4 *)c->smem->top[w->group][8 * i + lane / 4];
+        top[i] = fmaxf(fmaxf(all.x, all.y), fmaxf(all.z, all.w));
+    }
+    softmax_rescale(x, top, lane);
+}
+
+/* This warp's scores of a tile -> weights, all warps' in shared memory. `first`: of the part. */
+DEV void exchange(const struct cta *c, const struct view *w, struct softmax *x,
+                  const struct scores y[SUBS], uint32_t weights[STEPS][BLOCKS][32][2], bool first,
+                  int lane) {
+    float sums[BLOCKS];
+    if (first)
+        raise_together(c, w, x, y, lane);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        sums[i] = x->sum[i];
+    for (bool raised = first;; raised = true) {
+        trace_enter(c->trace, TRACE_softmax_math);
+#pragma unroll
+        for (int sub = 0; sub < SUBS; sub++) {
+            uint32_t p[BLOCKS][2];
+            softmax_weights(x, &y[sub], p);
+            weights_store(weights, w->warp + sub * GROUP_WARPS, p, lane);
+        }
+        trace_enter(c->trace, TRACE_wait_weights);
+        if (raised) {
+            group_sync(w->group);
+            return;
+        }
+        if (!group_or(w->group, scores_exceed(x, y, SUBS)))
+            return;
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            x->sum[i] = sums[i];
+        raise_together(c, w, x, y, lane);
+    }
+}
+
+/* One tile, where the rings stand; `count` of this group's. */
 DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_frag *q,
-                     struct softmax *x, struct pipe *in, int tile, int turn, int team, int slice,
+                     struct softmax *x, const struct pipe *k_ring, int tile, int count, bool first,
                      bool plain, int lane) {
-    struct scores s[SUBS];
-    uint32_t weights[SUBS][BLOCKS][2];
-    struct v_frag v[SUBS];
-    const uint32_t slot = smem_addr(c->smem->k[in->slot]);
+    struct scores y[SUBS];
+    struct v_frag v[STEPS];
+    uint32_t(*weights)[BLOCKS][32][2] = c->smem->weights[w->group][count % 2];
+    const struct pipe v_pipe = v_ring(k_ring);
     trace_enter(c->trace, TRACE_wait_K);
-    pipe_wait(in);
+    pipe_wait(k_ring);
     trace_enter(c->trace, TRACE_QK_math);
 #pragma unroll
     for (int sub = 0; sub < SUBS; sub++)
-        s[sub] = score_step(w, q, c->smem->q, slot, tile, step_first(tile, team, sub), slice, plain,
-                            lane);
-    if (SLICES == 1)
-        see_scores(w, s, tile, team, plain, lane);
-    pipe_release(in, lane);
-    if (SLICES > 1) {
-        add_partner(c, &s[0], turn, team, slice, lane);
-        see_scores(w, s, tile, team, plain, lane);
+        y[sub] = score_step(w, q, c->smem->q, smem_addr(c->smem->k[k_ring->slot]), tile,
+                            w->warp + sub * GROUP_WARPS, plain, lane);
+    pipe_release(k_ring, lane);
+    if (EARLY_V) {
+        trace_enter(c->trace, TRACE_wait_V);
+        pipe_wait(&v_pipe);
+        trace_enter(c->trace, TRACE_read_V);
+        v_take(c, w, &v_pipe, tile, 0, STEPS, plain, v, lane);
+        pipe_release(&v_pipe, lane);
     }
-    if (EARLY_V)
-        v_take(c, w, in, tile, team, slice, plain, v, lane);
-    trace_enter(c->trace, TRACE_softmax_local_max);
-    softmax_raise(x, s, SUBS, lane);
-    trace_enter(c->trace, TRACE_softmax_math);
-#pragma unroll
-    for (int sub = 0; sub < SUBS; sub++)
-        softmax_weights(x, &s[sub], weights[sub]);
-    if (!EARLY_V)
-        v_take(c, w, in, tile, team, slice, plain, v, lane);
+    exchange(c, w, x, y, weights, first, lane);
+    if (!EARLY_V) {
+        trace_enter(c->trace, TRACE_wait_V);
+        pipe_wait(&v_pipe);
+    }
     trace_enter(c->trace, TRACE_PV_math);
 #pragma unroll
-    for (int sub = 0; sub < SUBS; sub++)
-        accumulate(x, &v[sub], weights[sub]);
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t p[BLOCKS][2];
+        weights_fetch(weights, step, p, lane);
+        if (!EARLY_V)
+            v_take(c, w, &v_pipe, tile, step, 1, plain, &v[step], lane);
+        accumulate(x, &v[step], p, step % 2);
+    }
+    if (!EARLY_V)
+        pipe_release(&v_pipe, lane);
     trace_enter(c->trace, TRACE_other);
 }
 
 /* The tiles of one part, those of this group: `turn` counts all tiles of the CTA. A warp without a
  * token in the last tile still computes, on masked scores: branches cost more. */
 DEV void attend_tiles(const struct cta *c, const struct view *w, const struct q_frag *q,
-                      struct softmax *x, struct pipe *in, int *turn, int warp, int lane) {
-    const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
-    const int team = in_group / SLICES, slice = in_group % SLICES;
-    for (int tile = w->begin / STEP * STEP; tile < w->end; tile += TILE, (*turn)++) {
-        if (*turn % GROUPS == group) {
-            trace_tile(c->trace, (tile - w->begin / STEP * STEP) / TILE);
+                      struct softmax *x, struct pipe *in, int *turn, int lane) {
+    const int begin = w->begin / STEP * STEP;
+    for (int tile = begin; tile < w->end; tile += TILE, (*turn)++) {
+        if (*turn % GROUPS == w->group) {
+            const int count = *turn / GROUPS;
+            const bool first = tile - begin < GROUPS * TILE;
+            trace_tile(c->trace, (tile - begin) / TILE);
             if (w->wide && tile >= w->full_begin && tile + TILE <= w->full_end)
-                attend_tile(c, w, q, x, in, tile, *turn, team, slice, true, lane);
+                attend_tile(c, w, q, x, in, tile, count, first, true, lane);
             else
-                attend_tile(c, w, q, x, in, tile, *turn, team, slice, false, lane);
+                attend_tile(c, w, q, x, in, tile, count, first, false, lane);
         }
         pipe_next(in);
     }
+    chains_join(x);
 }
 
 DEV void finish(const struct cta *c, const struct unit *u, const struct part *p,
@@ -278,10 +338,10 @@ DEV void finish(const struct cta *c, const struct unit *u, const struct part *p,
 }
 
 /* The part's queries: to registers, or to shared memory with the warps sharing the work. */
-DEV void q_take(const struct cta *c, const struct q_rows *rows, int slice, struct q_frag *q,
-                int warp, int lane) {
+DEV void q_take(const struct cta *c, const struct q_rows *rows, struct q_frag *q, int warp,
+                int lane) {
     if (!Q_IN_SMEM) {
-        *q = q_load(c->args, rows, slice, lane);
+        *q = q_load(c->args, rows, 0, lane);
         return;
     }
     q_prepare(c->args, rows, c->smem->q, warp, ATTEND_WARPS, lane);
@@ -305,7 +365,7 @@ DEV int walk_on(const struct cta *c, struct walk *w, struct unit *u, struct part
 /* Role: the attend warps compute every part and write what came out. */
 DEV void attend(const struct cta *c, struct pipe in, int warp, int lane) {
     const struct gqa_args *a = c->args;
-    const int team = warp / SLICES, slice = warp % SLICES;
+    const int group = warp / GROUP_WARPS, in_group = warp % GROUP_WARPS;
     struct walk walk = walk_begin(a);
     if (WALK_IN_SMEM && lane == 0)
         c->smem->walk[warp] = walk;
@@ -321,28 +381,29 @@ DEV void attend(const struct cta *c, struct pipe in, int warp, int lane) {
         const struct q_rows rows = q_rows_of(a, &u, lane);
         const struct place to = place_of(a, &u);
         struct view w = view_of(a, &u, &p, lane);
-        if (a->finish >= GQA_FINISH_ATOMIC)
+        w.group = group;
+        w.warp = in_group;
+        if (a->finish >= GQA_FINISH_ATOMIC && parts == 0)
             cluster_begin(a, &c->smem->inbox, threadIdx.x);
         trace_enter(c->trace, TRACE_griddepcontrol_wait);
         pdl_wait();
         trace_enter(c->trace, TRACE_load_Q);
         w.scale = score_scale_of(a, &u);
-        q_take(c, &rows, slice, &q, warp, lane);
+        q_take(c, &rows, &q, warp, lane);
         const int first_turn = turn;
-        attend_tiles(c, &w, &q, &x, &in, &turn, warp, lane);
+        attend_tiles(c, &w, &q, &x, &in, &turn, lane);
         trace_enter(c->trace, TRACE_merge_store);
         /* The group that takes this part's first tile comes first. */
-        const int store_team = (team + TEAMS - first_turn % GROUPS * GROUP_TEAMS) % TEAMS;
+        const int team = (group + GROUPS - first_turn % GROUPS) % GROUPS;
         if (parts)
             barrier_sync(BAR_ATTEND, ATTEND_THREADS); /* the last part's have been read */
         /* Groups without a tile have nothing to say; of empty parts the first says so. */
         const int groups = GROUPS == 1 || p.end - w.begin / STEP * STEP > TILE ? GROUPS : 1;
-        if (store_team / GROUP_TEAMS < groups)
-            softmax_store(&x, smem_addr(c->smem->merge.o[store_team]), HEAD_DIM, slice * SLICE_DIM,
-                          smem_addr(c->smem->merge.ml[store_team]), lane);
+        if (team < groups)
+            softmax_store(&x, &c->smem->merge, team, in_group * V_DIM, in_group, lane);
         trace_enter(c->trace, TRACE_wait_merge);
         barrier_sync(BAR_ATTEND, ATTEND_THREADS);
-        finish(c, &u, &p, &post, &to, groups * GROUP_TEAMS);
+        finish(c, &u, &p, &post, &to, groups);
         trace_enter(c->trace, TRACE_other);
     }
     if (a->early) /* kernels that wait for this one wait for those before it, had it parts or not */

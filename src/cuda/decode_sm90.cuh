@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the roles of decode_sm90.cu share: shapes, the CTA's shared memory, its parts. The includer
- * has said GQA_WARPS, GQA_TOKEN_STRIDE and GQA_SPLIT_SCORES. */
+ * What the roles of decode_sm90.cu share: shapes, the CTA's shared memory, its parts. */
 #ifndef GQA_DECODE_SM90_CUH
 #define GQA_DECODE_SM90_CUH
 
 #include "args.h"
 #include "shape.h"
+
+#define GQA_KV_BYTES     (GQA_KV >= GQA_KV_e4m3 ? 1 : 2)
+#define GQA_TOKEN_STRIDE (GQA_TILE_sm90(GQA_KV_BYTES, GQA_HEAD_DIM, GQA_GROUP) / 4)
+#define GQA_K_BLOCK      256
+#define GQA_V_DIM        (GQA_HEAD_DIM / 4) /* a warp's of its group */
+#define GQA_Q_REGISTERS  GQA_Q_REGISTERS_sm90(GQA_HEAD_DIM)
+#define GQA_ACC_CHAINS   (GQA_HEAD_DIM * GQA_GROUP <= 1024 ? 2 : 1) /* what registers allow */
+#define GQA_TEAMS        GQA_GROUPS_sm90(GQA_KV_BYTES, GQA_HEAD_DIM, GQA_GROUP)
+#define GQA_SUM_WARPS    4
+
 #include "finish_grid_sm90.cuh"
 #include "pipe.cuh"
 #include "trace.cuh"
@@ -13,7 +22,9 @@
 #include <stddef.h>
 
 enum {
-    ATTEND_WARPS = GQA_WARPS,
+    GROUPS = TEAMS, /* attend to tiles in turn */
+    GROUP_WARPS = 4,
+    ATTEND_WARPS = GROUPS * GROUP_WARPS,
     ATTEND_THREADS = 32 * ATTEND_WARPS,
     LOAD_K_WARP = ATTEND_WARPS,
     LOAD_V_WARP,
@@ -25,21 +36,18 @@ enum {
     SLOT_BYTES = GQA_SLOT_sm90(KV_BYTES, HEAD_DIM, ROWS),
     ROW_BYTES = HEAD_DIM * KV_BYTES,                       /* of heads as wide as the kernel's */
     DEPTH = GQA_STAGES_sm90(KV_BYTES, HEAD_DIM, ROWS) / 2, /* slots for K, and for V */
-    GROUPS = GQA_GROUPS_sm90(KV_BYTES, HEAD_DIM, ROWS),    /* attend to tiles in turn */
-    GROUP_WARPS = ATTEND_WARPS / GROUPS,
-    GROUP_TEAMS = TEAMS / GROUPS,
-    SUBS = TILE / (STEP * GROUP_TEAMS), /* steps of a warp per tile */
-    /* While a part is worked on, where registers are short. */
-    WALK_IN_SMEM = SLICES > 1 || KV_BYTES == 1 || (HEAD_DIM == 128 && ROWS == 16),
-    EARLY_V = ROWS == 8, /* read V before the softmax: its latency hides there; needs registers */
+    STEPS = TILE / STEP,                                   /* of a tile */
+    SUBS = STEPS / GROUP_WARPS,                            /* those that a warp scores */
+    /* Read V before the softmax: its latency hides there; needs registers. */
+    EARLY_V = BLOCKS * D_TILES <= 2,
+    WALK_IN_SMEM = ROWS > 8 || HEAD_DIM > 128, /* while a part is worked on; likewise */
     BAR_ATTEND = 1,
-    BAR_INIT = 2,
-    BAR_TEAM = 3, /* + team */
+    BAR_INIT,
+    BAR_WEIGHTS, /* + group */
 };
 
 static_assert(DEPTH % GROUPS == 0 && DEPTH > 0, "a slot belongs to one group");
-static_assert(SLICES == 1 || (SLICES == 2 && SUBS == 1 && GROUPS == 1), "see add_partner");
-static_assert(SUBS >= 1 && TILE % (STEP * GROUP_TEAMS) == 0, "teams share a tile evenly");
+static_assert(STEPS % GROUP_WARPS == 0, "warps share a tile evenly");
 
 /* The parts of this CTA, one after the other; every warp walks them by itself. Without lengths to
  * read that is pure arithmetic, done while earlier kernels still run. Shares are walked backwards:
@@ -55,7 +63,9 @@ struct smem {
     alignas(128) unsigned char k[DEPTH][SLOT_BYTES], v[DEPTH][SLOT_BYTES];
     struct merge_smem merge;
     struct inbox inbox;
-    alignas(16) float half[2][SLICES > 1 ? TEAMS : 0][SLICES][BLOCKS][32][4]; /* see add_partner */
+    /* A group's weights as lanes hold them, of two tiles in turn; and its warps' maxima. */
+    alignas(16) uint32_t weights[GROUPS][2][STEPS][BLOCKS][32][2];
+    alignas(16) float top[GROUPS][ROWS][GROUP_WARPS];
     struct q_smem q[Q_IN_SMEM]; /* written and read by attend warps between BAR_ATTENDs */
     struct walk walk[WALK_IN_SMEM ? ATTEND_WARPS : 0]; /* see walk_on */
     alignas(8) uint64_t k_full[DEPTH], k_empty[DEPTH], v_full[DEPTH], v_empty[DEPTH];

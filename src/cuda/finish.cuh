@@ -10,14 +10,61 @@
 
 #include "softmax.cuh"
 
-enum { QUADS = HEAD_DIM / 4, ITEMS = ROWS * QUADS };
+/* Teams attend to tokens of their own; the warps of a team have columns of their own, and at most
+ * SUM_WARPS of them each a part of the sums. */
+enum {
+    TEAMS = GQA_TEAMS,
+    SUM_WARPS = GQA_SUM_WARPS,
+    QUADS = HEAD_DIM / 4,
+    ITEMS = ROWS * QUADS,
+};
 
 static_assert((TEAMS & (TEAMS - 1)) == 0 && TEAMS <= QUADS, "see merge_teams");
 
 struct merge_smem {
     float o[TEAMS][ROWS][HEAD_DIM]; /* quads moved */
-    float ml[TEAMS][ROWS][2];
+    float max[TEAMS][ROWS];
+    alignas(4 * SUM_WARPS) float sum[TEAMS][ROWS][SUM_WARPS];
 };
+
+/* Where a quad of row r lies within the row's quads in shared memory: moved so that neither storing
+ * by fragments nor reading by rows meets bank conflicts. */
+DEV int quad_moved(int r, int quad) {
+    return quad ^ ((r >> 1 & 1) | (r >> 2 & 1) << 2);
+}
+
+/* This warp's accumulators to its team's rows, from column `first` on. `part`: which part of the
+ * sums it has; the first stores maxima. All 32 lanes. */
+DEV void softmax_store(const struct softmax *x, struct merge_smem *to, int team, int first,
+                       int part, int lane) {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        float sum = x->sum[i];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (t == 0 && part < SUM_WARPS)
+            to->sum[team][8 * i + g][part] = sum;
+        if (t == 0 && part == 0)
+            to->max[team][8 * i + g] = x->max[i];
+        const int r = 8 * i + 2 * t; /* r + 1 is moved as r is */
+        const uint32_t rows = smem_addr(to->o[team][r]);
+#pragma unroll
+        for (int q = 0; q < D_TILES / 2; q++) {
+            const float *a = x->acc[i][2 * q], *b = x->acc[i][2 * q + 1];
+            const uint32_t at = rows + 16 * quad_moved(r, (first + acc_element(q, g)) / 4);
+            st_shared_v4(at, a[0], a[2], b[0], b[2]);
+            st_shared_v4(at + 4 * HEAD_DIM, a[1], a[3], b[1], b[3]);
+        }
+        if (D_TILES == 1) {
+            const float *a = x->acc[i][0];
+            const int d = first + v_column(0, g);
+            const uint32_t at = rows + 16 * quad_moved(r, d / 4) + d % 4 * 4;
+            st_shared_v2(at, a[0], a[2]);
+            st_shared_v2(at + 4 * HEAD_DIM, a[1], a[3]);
+        }
+    }
+}
 
 /* One row's result: max and sum are complete, o[] is four of its elements. */
 struct merged {
@@ -125,10 +172,14 @@ DEV void merged_write(const struct gqa_args *a, const struct unit *u, const stru
 /* Row r, elements 4 quad .. + 3, over the first `teams` teams of this CTA, the same number in all
  * threads. All 32 lanes, TEAMS neighbours of the same row: each works out one team's weight. */
 DEV struct merged merge_teams(const struct merge_smem *x, int teams, int r, int quad) {
-    const int mine = threadIdx.x % TEAMS;
-    const float2 ml = *(const float2 *)x->ml[mine < teams ? mine : 0][r];
-    const bool used = mine < teams && ml.y != 0;
-    struct merged m = {used ? ml.x : NEG_LARGE, 0, {0, 0, 0, 0}};
+    const int mine = threadIdx.x % TEAMS, team = mine < teams ? mine : 0;
+    const float max = x->max[team][r];
+    float sum = x->sum[team][r][0];
+#pragma unroll
+    for (int i = 1; i < SUM_WARPS; i++)
+        sum += x->sum[team][r][i];
+    const bool used = mine < teams && sum != 0;
+    struct merged m = {used ? max : NEG_LARGE, 0, {0, 0, 0, 0}};
     float4 o[TEAMS];
 #pragma unroll
     for (int w = 0; w < TEAMS; w++)
@@ -137,8 +188,8 @@ DEV struct merged merge_teams(const struct merge_smem *x, int teams, int r, int 
 #pragma unroll
     for (int step = TEAMS / 2; step; step /= 2)
         m.max = fmaxf(m.max, __shfl_xor_sync(0xffffffffu, m.max, step));
-    const float weight = used ? ex2_approx_ftz(ml.x - m.max) : -1.0f; /* -1: not to be read */
-    m.sum = used ? weight * ml.y : 0.0f;
+    const float weight = used ? ex2_approx_ftz(max - m.max) : -1.0f; /* -1: not to be read */
+    m.sum = used ? weight * sum : 0.0f;
 #pragma unroll
     for (int step = TEAMS / 2; step; step /= 2)
         m.sum += __shfl_xor_sync(0xffffffffu, m.sum, step);

@@ -161,7 +161,7 @@ DEV void grid_collect(const struct gqa_args *a, const struct unit *u, const stru
 DEV void finish_grid(const struct gqa_args *a, const struct unit *u, const struct post *post,
                      const struct place *to, const struct merge_smem *x, int teams,
                      struct inbox *in, struct trace *trace, int t, int threads) {
-    const struct deal d = deal_of(a);
+    const struct deal d = in->deal;
     const struct collector mine = collector_of(&d, max_int(d.cluster, post->sources), t, threads);
     if (d.cluster > 1) {
         trace_enter(trace, TRACE_cluster_send);

@@ -31,7 +31,8 @@ struct deal {
 struct inbox {
     float o[ITEMS + 2 * CLUSTER_MAX][4]; /* [source][item - first] */
     float ml[CLUSTER_MAX][ROWS][2];
-    alignas(8) uint64_t full; /* one arrival, and what everyone sends */
+    alignas(16) struct deal deal; /* worked out before there is anything to wait for */
+    alignas(8) uint64_t full;     /* one arrival, and what everyone sends */
 };
 
 DEV void inbox_wait(struct inbox *in) {
@@ -171,12 +172,14 @@ DEV void cluster_collect(const struct gqa_args *a, const struct unit *u, const s
     }
 }
 
-/* Before there is anything to send: everyone has started, and thread 0's inbox knows what comes.
- * `t`: of the attend warps. */
+/* Before there is anything to send, in the CTA's first part: everyone has started, and thread 0's
+ * inbox knows what comes. `t`: of the attend warps. */
 DEV void cluster_begin(const struct gqa_args *a, struct inbox *in, int t) {
+    const struct deal d = deal_of(a);
+    if (t == 0)
+        in->deal = d;
     if (a->cluster == 1)
         return;
-    const struct deal d = deal_of(a);
     barrier_cluster_wait();
     if (t == 0)
         mbarrier_arrive_expect_tx(smem_addr(&in->full), a->finish == GQA_FINISH_ATOMIC
@@ -187,7 +190,7 @@ DEV void cluster_begin(const struct gqa_args *a, struct inbox *in, int t) {
 DEV void finish_cluster(const struct gqa_args *a, const struct unit *u, const struct place *to,
                         const struct merge_smem *x, int teams, struct inbox *in,
                         struct trace *trace, int t, int threads) {
-    const struct deal d = deal_of(a);
+    const struct deal d = in->deal;
     const float v_factor = v_scale_of(a, u) * FP8_FACTOR;
     const struct collector mine = collector_of(&d, d.cluster, t, threads);
     trace_enter(trace, TRACE_cluster_send);

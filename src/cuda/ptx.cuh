@@ -62,6 +62,28 @@ DEV struct u32x4 ld_shared_v2(uint32_t addr) {
     return r;
 }
 
+DEV struct u32x4 ld_shared_u32(uint32_t addr) {
+    struct u32x4 x = {{0, 0, 0, 0}};
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x.w[0]) : "r"(addr) : "memory");
+    return x;
+}
+
+DEV struct u32x4 ld_shared_u16(uint32_t addr) {
+    struct u32x4 x = {{0, 0, 0, 0}};
+    uint16_t w;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(w) : "r"(addr) : "memory");
+    x.w[0] = w;
+    return x;
+}
+
+DEV void st_shared_v2(uint32_t addr, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(addr), "f"(a), "f"(b) : "memory");
+}
+
+DEV void st_shared_v2_u32(uint32_t addr, uint32_t a, uint32_t b) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(addr), "r"(a), "r"(b) : "memory");
+}
+
 DEV void st_shared_v4(uint32_t addr, float a, float b, float c, float d) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(a), "f"(b), "f"(c),
                  "f"(d)

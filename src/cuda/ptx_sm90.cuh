@@ -13,6 +13,17 @@ DEV void barrier_sync(int id, int threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/* The same; does any of the threads say so? */
+DEV bool barrier_or(int id, int threads, bool x) {
+    int any;
+    asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %3, 0; barrier.red.or.pred q, %1, %2, p; "
+                 "selp.s32 %0, 1, 0, q; }"
+                 : "=r"(any)
+                 : "r"(id), "r"(threads), "r"((int)x)
+                 : "memory");
+    return any;
+}
+
 /* Count as having come, and go on. */
 DEV void barrier_arrive(int id, int threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");

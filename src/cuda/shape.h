@@ -49,25 +49,32 @@
  * fewer bytes lie together are copied by threads, 16 bytes at a time. */
 #define GQA_LEAST_RUN_sm90 2048
 
-/* decode_sm90.cu: tiles of about 16 KB; two groups of attend warps where registers and the space
- * for their results allow; as many stages as fit beside a CTA of the combine, which then waits on
- * the same SM, at most 12. */
+/* decode_sm90.cu: tiles of about 16 KB (16-bit heads above 128: 32 KB); two groups of four attend
+ * warps where registers allow; as many slots as fit beside a CTA of the combine, which then waits on
+ * the same SM, at most 8. */
 #define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? 2 : 1)
-#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_SLICES(d) * GQA_GROUPS_sm90(bytes, d, g))
+#define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 2)
 #define GQA_TILE_sm90(bytes, d, g)         ((d) * (bytes) > 128 || ((bytes) == 1 && (g) > 8) ? 64 : 128)
 #define GQA_SLOT_sm90(bytes, d, g)         (GQA_TILE_sm90(bytes, d, g) * (d) * (bytes) + 128)
-#define GQA_HALF_sm90(d, g)                ((d) > 128 ? 1024 * (g) : 0)
+/* Weights of two tiles of each group, and maxima of its warps. */
+#define GQA_WEIGHTS_sm90(bytes, d, g)                                                              \
+    (GQA_GROUPS_sm90(bytes, d, g) * (g) * (GQA_TILE_sm90(bytes, d, g) * 4 + 16))
+#define GQA_Q_REGISTERS_sm90(d) ((d) > 128 ? 64 : 32)
+#define GQA_Q_SMEM_sm90(d, g)                                                                      \
+    (((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)) * 4 > GQA_Q_REGISTERS_sm90(d)                  \
+         ? ((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)) * 512                                    \
+         : 0)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
-    (GQA_MERGE_BYTES(GQA_ATTEND_WARPS_sm90(bytes, d, g), d, g) + GQA_INBOX_BYTES(d, g) +           \
-     GQA_Q_BYTES(d, g) + GQA_HALF_sm90(d, g) + 1024)
+    (GQA_GROUPS_sm90(bytes, d, g) * (g) * ((d) + 5) * 4 + GQA_INBOX_BYTES(d, g) +                  \
+     GQA_WEIGHTS_sm90(bytes, d, g) + GQA_Q_SMEM_sm90(d, g) + 1024)
 #define GQA_FIT_sm90(bytes, d, g)                                                                  \
     ((232448 - 6144 - GQA_FIXED_sm90(bytes, d, g)) / GQA_SLOT_sm90(bytes, d, g))
 /* Whole turns: a slot then always belongs to one group, which waits for each of its phases. A
  * group that skipped a phase could take the one before it for its own. */
 #define GQA_TURN_sm90(bytes, d, g) (2 * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_STAGES_sm90(bytes, d, g)                                                               \
-    ((GQA_FIT_sm90(bytes, d, g) > 12 ? 12 : GQA_FIT_sm90(bytes, d, g)) /                           \
+    ((GQA_FIT_sm90(bytes, d, g) > 8 ? 8 : GQA_FIT_sm90(bytes, d, g)) /                             \
      GQA_TURN_sm90(bytes, d, g) * GQA_TURN_sm90(bytes, d, g))
 #define GQA_SMEM_sm90(bytes, d, g)                                                                 \
     (GQA_STAGES_sm90(bytes, d, g) * GQA_SLOT_sm90(bytes, d, g) + GQA_FIXED_sm90(bytes, d, g))

@@ -3,6 +3,8 @@
  * every kernel that computes with mma.sync; only where K and V come from differs.
  *
  * One warp holds a whole row tile (ROWS = 8, 16 or 32 query rows) and takes 16 tokens at a time.
+ * The includer says GQA_TOKEN_STRIDE, GQA_K_BLOCK, GQA_V_DIM, GQA_Q_REGISTERS
+ * and GQA_ACC_CHAINS.
  * With g = lane / 4, t = lane % 4:
  *
  *   S[row][token] = Q K^T    A = Q, B = K   C fragment: row g (+8), tokens 2t, 2t+1 of two n-tiles
@@ -38,28 +40,27 @@ enum {
     KV_IS_FP8 = KV_TYPE == GQA_ARG_E4M3 || KV_TYPE == GQA_ARG_E5M2,
     KV_BYTES = KV_IS_FP8 ? 1 : 2,
     COMPUTE_BF16 = KV_TYPE == GQA_ARG_BF16, /* else f16: every fp8 value is an f16 */
-    /* Wider heads than 128: K comes in blocks of 128, and SLICES warps (a team) score the same
-     * tokens, each weighting its own 128 columns of V: accumulators bound what a warp can hold. */
-    SLICES = HEAD_DIM > 128 ? HEAD_DIM / 128 : 1,
+    /* K is scored in blocks of columns; V_DIM columns of V are a warp's to weight: accumulators
+     * bound what it can hold. */
+    SLICES = HEAD_DIM > GQA_K_BLOCK ? HEAD_DIM / GQA_K_BLOCK : 1,
     SLICE_DIM = HEAD_DIM / SLICES,
-    TEAMS = GQA_WARPS / SLICES,
-    HEAD_ROWS = ROWS * SLICE_DIM,
-    /* Else Q stays in registers. A warp that scores all of a wide head needs all of its Q. */
-    Q_IN_SMEM = (SLICES > 1 && !GQA_SPLIT_SCORES) || HEAD_ROWS >= 2048,
+    V_DIM = GQA_V_DIM,
     FOLDED = ROWS == 8,
     K_LANES = FOLDED ? 8 : 4, /* share a row of K */
     K_TILES = FOLDED ? 4 : 2, /* n-tiles of 16 tokens */
     K_CHUNK = SLICE_DIM / K_LANES < 16 / KV_BYTES ? SLICE_DIM / K_LANES : 16 / KV_BYTES,
     K_LOADS = SLICE_DIM / (K_LANES * K_CHUNK), /* of a lane, per row and block */
     K_STEPS = SLICE_DIM / (4 * K_LANES),       /* MMAs per n-tile and block */
-    V_CHUNK = SLICE_DIM / 8 < 16 / KV_BYTES ? SLICE_DIM / 8 : 16 / KV_BYTES,
-    V_LOADS = SLICE_DIM / 8 / V_CHUNK, /* per row */
-    D_TILES = SLICE_DIM / 16,
+    V_CHUNK = V_DIM / 8 < 16 / KV_BYTES ? V_DIM / 8 : 16 / KV_BYTES,
+    V_LOADS = V_DIM / 8 / V_CHUNK, /* per row */
+    D_TILES = V_DIM / 16,
+    /* A warp that scores in several blocks needs the whole head's Q at once. */
+    Q_IN_SMEM = SLICES > 1 || M_TILES * K_STEPS * 4 > GQA_Q_REGISTERS,
+    ACC_CHAINS = GQA_ACC_CHAINS, /* of MMAs: steps take turns */
     HAS_FP8_CVT = GQA_ARCH >= 90,
     STEP = 16, /* tokens */
 };
 
-static_assert(GQA_WARPS % SLICES == 0, "whole teams");
 static_assert(HEAD_DIM % 64 == 0 && ROWS % 8 == 0, "fragments cover whole quads");
 static_assert(STEP == GQA_GRAIN, "a part is whole steps, its ends apart");
 
@@ -97,7 +98,7 @@ struct q_smem {
 
 struct softmax {
     float max[BLOCKS], sum[BLOCKS]; /* of row 8 i + g; sums of this lane's tokens only */
-    float acc[BLOCKS][D_TILES][4];
+    float acc[BLOCKS][D_TILES][4], odd[ACC_CHAINS == 2 ? BLOCKS : 0][D_TILES][4];
 };
 
 /* Which tokens this lane's rows see: [begin, end) per row; [full_begin, full_end) by all rows. */
@@ -442,8 +443,11 @@ DEV void softmax_init(struct softmax *x) {
         x->max[i] = NEG_LARGE;
         x->sum[i] = 0;
 #pragma unroll
-        for (int d = 0; d < 4 * D_TILES; d++)
+        for (int d = 0; d < 4 * D_TILES; d++) {
             x->acc[i][d / 4][d % 4] = 0;
+            if (ACC_CHAINS == 2)
+                x->odd[i][d / 4][d % 4] = 0;
+        }
     }
 }
 
@@ -458,15 +462,16 @@ DEV void softmax_rescale(struct softmax *x, const float top[BLOCKS], int lane) {
         const float even = __shfl_sync(0xffffffffu, factor, lane % 4 * 8);
         const float odd = __shfl_sync(0xffffffffu, factor, lane % 4 * 8 + 4);
 #pragma unroll
-        for (int d = 0; d < 4 * D_TILES; d++)
+        for (int d = 0; d < 4 * D_TILES; d++) {
             x->acc[i][d / 4][d % 4] *= d % 2 ? odd : even;
+            if (ACC_CHAINS == 2)
+                x->odd[i][d / 4][d % 4] *= d % 2 ? odd : even;
+        }
     }
 }
 
-/* The maxima of `steps` steps' scores join the running ones. All 32 lanes. */
-DEV void softmax_raise(struct softmax *x, const struct scores *y, int steps, int lane) {
-    float top[BLOCKS];
-    bool raise = false;
+/* Each row's largest score of `steps` steps, in all of its lanes. All 32 lanes. */
+DEV void scores_top(const struct scores *y, int steps, float top[BLOCKS]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
         top[i] = NEG_LARGE;
@@ -475,8 +480,26 @@ DEV void softmax_raise(struct softmax *x, const struct scores *y, int steps, int
             top[i] = fmaxf(top[i], y[j / 4].s[i][j % 4]);
         top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
         top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
-        raise |= top[i] > x->max[i] + MAX_SLACK;
     }
+}
+
+/* Does one of this lane's scores want the maxima raised? */
+DEV bool scores_exceed(const struct softmax *x, const struct scores *y, int steps) {
+    bool exceeds = false;
+#pragma unroll
+    for (int i = 0; i < 4 * steps * BLOCKS; i++)
+        exceeds |= y[i / (4 * BLOCKS)].s[i / 4 % BLOCKS][i % 4] > x->max[i / 4 % BLOCKS] + MAX_SLACK;
+    return exceeds;
+}
+
+/* The maxima of `steps` steps' scores join the running ones. All 32 lanes. */
+DEV void softmax_raise(struct softmax *x, const struct scores *y, int steps, int lane) {
+    float top[BLOCKS];
+    bool raise = false;
+    scores_top(y, steps, top);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        raise |= top[i] > x->max[i] + MAX_SLACK;
     if (__any_sync(0xffffffffu, raise))
         softmax_rescale(x, top, lane);
 }
@@ -518,14 +541,15 @@ DEV void v_operand(const struct v_frag *v, int tile, uint32_t a[4]) {
     }
 }
 
-DEV void accumulate(struct softmax *x, const struct v_frag *v, const uint32_t p[BLOCKS][2]) {
+DEV void accumulate(struct softmax *x, const struct v_frag *v, const uint32_t p[BLOCKS][2],
+                    bool odd) {
 #pragma unroll
     for (int tile = 0; tile < D_TILES; tile++) {
         uint32_t a[4];
         v_operand(v, tile, a);
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++)
-            mma(x->acc[i][tile], a, p[i][0], p[i][1]);
+            mma(ACC_CHAINS == 2 && odd ? x->odd[i][tile] : x->acc[i][tile], a, p[i][0], p[i][1]);
     }
 }
 
@@ -544,44 +568,19 @@ DEV void zero_unseen(struct v_frag *v, int token, int begin, int end, int lane) 
 
 /* --- Leaving registers --- */
 
+/* After the last tokens: both chains in one. */
+DEV void chains_join(struct softmax *x) {
+#pragma unroll
+    for (int i = 0; ACC_CHAINS == 2 && i < BLOCKS * D_TILES * 4; i++)
+        x->acc[i / (4 * D_TILES)][i / 4 % D_TILES][i % 4] +=
+            x->odd[i / (4 * D_TILES)][i / 4 % D_TILES][i % 4];
+}
+
 /* First element of the head that accumulator tile `2 q` holds, for lanes of this g: tiles 2q and
  * 2q + 1 hold four neighbours. */
 DEV int acc_element(int q, int g) {
     const int chunk = 2 * q / (V_CHUNK / 2), i = 2 * q % (V_CHUNK / 2);
     return v_column(chunk, g) + 2 * i;
-}
-
-/* Where a quad of row r lies within the row's quads in shared memory: moved so that neither storing
- * by fragments nor reading by rows meets bank conflicts. */
-DEV int quad_moved(int r, int quad) {
-    return quad ^ ((r >> 1 & 1) | (r >> 2 & 1) << 2);
-}
-
-/* Accumulators of this warp to float32 rows of `pitch` elements in shared memory, from column
- * `first` on, quads moved; max and sum to ml[row][2]. All 32 lanes. */
-DEV void softmax_store(const struct softmax *x, uint32_t o_smem, int pitch, int first,
-                       uint32_t ml_smem, int lane) {
-    const int g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int i = 0; i < BLOCKS; i++) {
-        float sum = x->sum[i];
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (t == 0) {
-            float *ml = (float *)__cvta_shared_to_generic(ml_smem) + 2 * (8 * i + g);
-            ml[0] = x->max[i];
-            ml[1] = sum;
-        }
-#pragma unroll
-        for (int q = 0; q < D_TILES / 2; q++) {
-            const float *a = x->acc[i][2 * q], *b = x->acc[i][2 * q + 1];
-            const int r = 8 * i + 2 * t; /* r + 1 is moved as r is */
-            const uint32_t at =
-                o_smem + 4 * (r * pitch + 4 * quad_moved(r, (first + acc_element(q, g)) / 4));
-            st_shared_v4(at, a[0], a[2], b[0], b[2]);
-            st_shared_v4(at + 4 * pitch, a[1], a[3], b[1], b[3]);
-        }
-    }
 }
 
 #endif
