@@ -68,6 +68,7 @@ static cu_result world_start(void) {
                             .unread = env_on("EMU_UNREAD"),
                             .balance = env_on("EMU_BALANCE"),
                             .late_rejoin = env_on("EMU_LATE_REJOIN"),
+                            .in_order = env_on("EMU_IN_ORDER"),
                             .perturb = env_on("EMU_PERTURB"),
                             .sms = (uint32_t)env_number("EMU_SMS"),
                             .slots = (uint32_t)env_number("EMU_SLOTS"),

@@ -110,6 +110,7 @@ struct emu_options {
     bool conservative_proxy;       /* want the proxy fence in the writing thread */
     bool unread, balance;          /* checks of what is no fault by itself, see check_ends.c */
     bool late_rejoin;              /* diverged lanes meet only at .sync instructions */
+    bool in_order;                 /* clusters start by number, not each among the next eight */
     bool perturb;                  /* approximate functions vary within their error bound */
     bool coverage;                 /* count executions per instruction */
     bool forms;                    /* keep the forms of instructions used (emu_forms) */
