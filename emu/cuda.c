@@ -365,6 +365,7 @@ static cu_result load_image(struct cu_image **out, const void *data) {
     }
     const char *text = cu_mutate(cu_replaced(unpacked ? unpacked : data));
     const char *name = getenv("EMU_NAME");
+    cu_keep_text(text);
     i->mod = emu_load(cu_world.emu, text, strlen(text), name ? name : "ptx", err, sizeof err);
     free(unpacked);
     if (!i->mod) {

@@ -141,6 +141,7 @@ const char *cu_mutate(const char *text); /* cuda_mutate.c */
 struct cu_context *cu_current(void);
 const char *cu_env_file(void);
 const char *cu_replaced(const char *text); /* cuda_debug.c */
+void cu_keep_text(const char *text);
 bool cu_is_fatbin(const void *data);       /* cuda_fatbin.c */
 char *cu_fatbin_ptx(const void *data, bool (*fits)(const char *target));
 void cu_module_coverage(const struct module *m);

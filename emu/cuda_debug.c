@@ -1,5 +1,7 @@
 /* cuda_debug.c: what the environment asks of libcuda-emu.so beside running programs.
  *
+ *   EMU_PTX=prefix          the PTX of each module that is loaded goes to prefix.N.ptx: the lines
+ * that reports count
  *   EMU_REPLACE=file.ptx    a module that has an entry named like the file's first one is taken
  * from the file instead: try an edited kernel without rebuilding its program EMU_FORMS=file at the
  * end: forms of instructions, descriptors and tensor maps used EMU_COVERAGE=file       at the end:
@@ -42,6 +44,20 @@ const char *cu_replaced(const char *text) {
         if (entry_length(s) == n && !memcmp(s, name, n))
             return other;
     return text;
+}
+
+void cu_keep_text(const char *text) {
+    static int count;
+    char path[4096];
+    const char *prefix = getenv("EMU_PTX");
+    if (!prefix || !*prefix)
+        return;
+    snprintf(path, sizeof path, "%s.%d.ptx", prefix, count++);
+    FILE *out = fopen(path, "w");
+    if (!out || fputs(text, out) < 0)
+        fprintf(stderr, "emu: %s cannot be written\n", path);
+    if (out)
+        fclose(out);
 }
 
 static FILE *open_named(const char *variable, const char *mode) {

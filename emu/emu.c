@@ -89,6 +89,7 @@ static u64 alloc_global(void *ctx, size_t bytes, size_t align, bool is_const) {
         mem_find(e, a)->read_only = true;
     if (a)
         mem_find(e, a)->host = true;
+    check_host_write(e, a, bytes);
     return a;
 }
 
