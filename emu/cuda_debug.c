@@ -11,18 +11,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *read_text(const char *path) {
+/* With a zero behind it; NULL: it cannot be read. */
+char *cu_read_file(const char *path, size_t *bytes) {
     FILE *in = fopen(path, "rb");
     char *text = NULL;
     long n = -1;
     if (in && !fseek(in, 0, SEEK_END) && (n = ftell(in)) >= 0 && !fseek(in, 0, SEEK_SET))
-        text = malloc((size_t)n + 1);
-    if (text && fread(text, 1, (size_t)n, in) == (size_t)n)
-        text[n] = 0;
-    else
-        fprintf(stderr, "emu: %s cannot be read\n", path);
+        text = calloc(1, (size_t)n + 1);
+    if (text && fread(text, 1, (size_t)n, in) != (size_t)n) {
+        free(text);
+        text = NULL;
+    }
     if (in)
         fclose(in);
+    *bytes = (size_t)n;
+    return text;
+}
+static char *read_text(const char *path) {
+    size_t bytes;
+    char *text = cu_read_file(path, &bytes);
+    if (!text)
+        fprintf(stderr, "emu: %s cannot be read\n", path);
     return text;
 }
 

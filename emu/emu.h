@@ -137,6 +137,10 @@ struct function *emu_function(struct module *m, const char *name);
 
 uint64_t emu_alloc(struct emu *e, uint64_t bytes); /* 256-byte aligned, 0 when out of memory */
 bool emu_free_mem(struct emu *e, uint64_t addr);
+/* Memory of the program, which kernels then may use and the host writes without a call.  False:
+ * some of it is known already, or it is not. */
+bool emu_register(struct emu *e, uint64_t addr, uint64_t bytes);
+bool emu_unregister(struct emu *e, uint64_t addr);
 /* Bounds of the live allocation that holds addr. */
 bool emu_range(struct emu *e, uint64_t addr, uint64_t *base, uint64_t *bytes);
 /* The host wrote or read these bytes (orders them before and after every kernel). */

@@ -215,7 +215,10 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
 
 static struct page *page_at(struct emu *e, u64 addr, bool make) {
     struct checker *k = e->checker;
-    u64 p = (addr - (u64)(uintptr_t)e->arena) >> PAGE_SHIFT;
+    u64 at = addr - (u64)(uintptr_t)e->arena;
+    if (at >= e->arena_bytes)
+        at = mem_shadow(e, addr) - (u64)(uintptr_t)e->arena;
+    const u64 p = at >> PAGE_SHIFT;
     if (p >> L1_BITS >= 1u << L2_BITS)
         return NULL;
     struct page ***d = &k->dir[p >> L1_BITS];
@@ -318,7 +321,8 @@ static void global_cell(struct actor *a, struct page *p, u32 g, u64 addr, bool w
     note_write(a, x, &p->older, g, 1 << (PAGE_SHIFT - 2));
 }
 
-/* The first of cells first .. first + n of a page that nothing wrote; first + n: all are written. */
+/* The first of cells first .. first + n of a page that nothing wrote; first + n: all are written.
+ */
 static u32 first_unwritten(const struct page *p, u32 first, u32 n) {
     if (p && p->all_init)
         return first + n;
