@@ -14,7 +14,7 @@ CFLAGS_emu_umma := -O3
 CFLAGS_emu_umma_run := -O3
 CFLAGS_emu_wgmma := -O3
 
-EMU_UNIT := num tensormap tensormap_modes warp_matrix umma umma_scaled tmem wgmma forms
+EMU_UNIT := num tensormap tensormap_modes warp_matrix umma umma_scaled umma_sparse tmem wgmma forms
 EMU_UNIT_TESTS := $(EMU_UNIT:%=$(BUILD)/tests/emu/test_%)
 TESTS += $(EMU_UNIT_TESTS)
 

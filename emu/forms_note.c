@@ -54,6 +54,8 @@ void forms_umma(struct emu *e, const struct umma *u) {
                        s->sfa_id,
                        s->sfb_id,
                        u->form.ashift,
+                       u->form.sparse,
+                       s->selector,
                        u->zero_columns != 0};
     char extra[80] = "";
     if (!e->forms)

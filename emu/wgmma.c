@@ -106,17 +106,18 @@ static const char *expand_a(const struct wgmma *w, int row_step, int k_step, uni
     const struct mma_sync op = {.k = (int)f->k, .bits = (int)(8 * elem_of(f))};
     const uint32_t n = held_of(f);
     memcpy(&held, a, sizeof(float) * M * n);
-    memset(a, 0, sizeof(float) * M * f->k);
     for (uint32_t warp = 0; warp < 4; warp++) {
         uint8_t column[16][MMA_SPARSE_K / 2];
         const char *bad = mma_sparse_columns(&op, true, w->meta[warp], w->selector, column);
         if (bad)
             return bad;
-        for (uint32_t i = 0; i < 16; i++)
-            for (uint32_t k = 0; k < n; k++) {
-                const uint32_t row = 16 * warp + i;
-                a->s[row * f->k + column[i][k]] = held.s[(int)row * row_step + (int)k * k_step];
-            }
+        for (uint32_t i = 0; i < 16 && !bad; i++) {
+            const int row = (int)(16 * warp + i);
+            bad = mma_sparse_row(column[i], held.s + row * row_step, k_step, (int)n, (int)f->k,
+                                 a->s + row * (int)f->k);
+        }
+        if (bad)
+            return bad;
     }
     return NULL;
 }

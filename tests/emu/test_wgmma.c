@@ -231,7 +231,9 @@ static void test_refusals(void) {
     static const uint32_t twice[L]; /* index 0 and 0 */
     w.meta[0] = twice;
     w.smem = smem;
-    CHECK(strstr(wgmma_run(&w, NULL), "twice"), "metadata");
+    memset(smem, 0x11, sizeof smem);
+    const char *wrong = wgmma_run(&w, NULL);
+    CHECK(wrong && strstr(wrong, "twice"), "metadata");
     CHECK(!wgmma_prepare(&w, d, 0x4000404000000040ull, why, sizeof why) && strstr(why, "reserved"),
           "%s", why);
 }
