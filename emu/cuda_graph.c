@@ -11,6 +11,8 @@ static bool real(const struct cu_stream *s) {
     return (uintptr_t)s > 2;
 } /* 0, 1, 2: default streams */
 
+enum { TYPE_EMPTY = 5, TYPE_ALLOC = 10, TYPE_FREE = 11 }; /* CUgraphNodeType; in cu_op.value */
+
 /* --- Capture --- */
 
 CU_API cu_result cuGraphCreate(struct cu_graph **g, unsigned flags) {
@@ -165,7 +167,8 @@ CU_API cu_result cuGraphNodeGetType(struct cu_op *node, int *type) {
         return CUE_ERROR_INVALID_VALUE;
     static const int types[] = {
         [CUOP_KERNEL] = 0, [CUOP_COPY] = 1, [CUOP_SET] = 2, [CUOP_HOST] = 3, [CUOP_WAIT] = 12};
-    *type = node->kind == CUOP_HOST && !node->host ? 5 : types[node->kind];
+    *type = node->kind == CUOP_HOST && !node->host ? (int)(node->value ? node->value : TYPE_EMPTY)
+                                                   : types[node->kind];
     return CUE_SUCCESS;
 }
 
@@ -280,6 +283,31 @@ CU_API cu_result cuGraphAddChildGraphNode(struct cu_op **node, struct cu_graph *
     (void)deps, (void)n;
     struct cu_stream s = into(g);
     return g && child ? added(node, g, cuGraphLaunch(child, &s)) : CUE_ERROR_INVALID_VALUE;
+}
+struct alloc_node { /* CUDA_MEM_ALLOC_NODE_PARAMS */
+    char pool[88];
+    const void *access;
+    size_t naccess, bytes;
+    cu_ptr memory;
+};
+
+cu_result cuMemAlloc_v2(cu_ptr *p, size_t bytes);
+/* Memory of a graph is there from now on, and stays: see cuMemFreeAsync. */
+CU_API cu_result cuGraphAddMemAllocNode(struct cu_op **node, struct cu_graph *g,
+                                        struct cu_op *const *deps, size_t n,
+                                        struct alloc_node *what) {
+    (void)deps, (void)n;
+    cu_result r = g && what ? cuMemAlloc_v2(&what->memory, what->bytes) : CUE_ERROR_INVALID_VALUE;
+    return r ? r : add_op(node, g, &(struct cu_op){.kind = CUOP_HOST, .value = TYPE_ALLOC});
+}
+CU_API cu_result cuGraphAddMemFreeNode(struct cu_op **node, struct cu_graph *g,
+                                       struct cu_op *const *deps, size_t n, cu_ptr memory) {
+    (void)deps, (void)n;
+    return g && memory ? add_op(node, g, &(struct cu_op){.kind = CUOP_HOST, .value = TYPE_FREE})
+                       : CUE_ERROR_INVALID_VALUE;
+}
+CU_API cu_result cuDeviceGraphMemTrim(cu_device d) {
+    return d ? CUE_ERROR_INVALID_DEVICE : CUE_SUCCESS;
 }
 CU_API cu_result cuGraphClone(struct cu_graph **to, struct cu_graph *from) {
     return cuGraphInstantiateWithFlags(to, from, 0);

@@ -40,6 +40,18 @@ DRIVER(cudaGraphClone, cuGraphClone, (struct cu_graph * *to, struct cu_graph *fr
 DRIVER(cudaGraphInstantiateWithParams, cuGraphInstantiateWithParams,
        (struct cu_graph * *exec, struct cu_graph *g, void *params), (exec, g, params))
 
+DRIVER(cudaGraphAddMemAllocNode, cuGraphAddMemAllocNode,
+       (struct cu_op * *node, struct cu_graph *g, struct cu_op *const *deps, size_t n, void *what),
+       (node, g, deps, n, what))
+DRIVER(cudaDeviceGraphMemTrim, cuDeviceGraphMemTrim, (int d), (d))
+cu_result cuGraphAddMemFreeNode(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps,
+                                size_t n, cu_ptr memory);
+CU_API cu_result cudaGraphAddMemFreeNode(struct cu_op **node, struct cu_graph *g,
+                                         struct cu_op *const *deps, size_t n, void *memory) {
+    cu_result r = rt_begin();
+    return rt_done(r ? r : cuGraphAddMemFreeNode(node, g, deps, n, (cu_ptr)(uintptr_t)memory));
+}
+
 cu_result cuGraphAddMemsetNode(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps,
                                size_t n, const void *what, struct cu_context *c);
 CU_API cu_result cudaGraphAddMemsetNode(struct cu_op **node, struct cu_graph *g,

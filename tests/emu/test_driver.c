@@ -233,6 +233,9 @@ static void test_graph(void) {
     CALL(cuGraphLaunch, int, void *, void *)
     CALL(cuGraphAddKernelNode_v2, int, void *, void *, const void *, size_t, const void *)
     CALL(cuMemcpyDtoH_v2, int, void *, ptr, size_t)
+    CALL(cuGraphAddMemAllocNode, int, void *, void *, const void *, size_t, void *)
+    CALL(cuGraphAddMemFreeNode, int, void *, void *, const void *, size_t, ptr)
+    CALL(cuGraphNodeGetType, int, void *, int *)
     void *s = NULL, *g = NULL, *x = NULL, *node = NULL;
     ptr d = 0, t = 0;
     uint32_t h = 0, n = 1;
@@ -254,6 +257,19 @@ static void test_graph(void) {
         void *kernel, *context;
     } again = {NULL, {1, 1, 1}, {32, 1, 1}, 0, args, NULL, kernel, NULL};
     CHECK(!cuGraphAddKernelNode_v2(&node, g, NULL, 0, &again) && node, "a node");
+    struct {
+        char pool[88];
+        const void *access;
+        size_t naccess, bytes;
+        ptr memory;
+    } alloc = {.bytes = 64};
+    int type = 0;
+    CHECK(!cuGraphAddMemAllocNode(&node, g, NULL, 0, &alloc) && alloc.memory &&
+              !cuGraphNodeGetType(node, &type) && type == 10,
+          "memory node: type %d", type);
+    CHECK(!cuGraphAddMemFreeNode(&node, g, &node, 1, alloc.memory) &&
+              !cuGraphNodeGetType(node, &type) && type == 11,
+          "its end: type %d", type);
     CHECK(!cuGraphInstantiateWithParams(&x, g, &how) && how.result == 0 && !how.bad, "instantiate");
     for (int k = 0; k < 2; k++)
         CHECK(!cuGraphLaunch(x, s) && !cuMemcpyDtoH_v2(&h, d, 4) && h == 7, "launch %d: %u", k, h);
