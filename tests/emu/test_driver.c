@@ -220,6 +220,12 @@ static void test_pools(void) {
     CHECK(!cuMemPoolDestroy(own) && cuMemPoolDestroy(pool) == 1, "not the device's");
 }
 
+static int give_back(void *graph, void *exec, void *stream) {
+    CALL(cuGraphDestroy, int, void *)
+    CALL(cuGraphExecDestroy, int, void *)
+    CALL(cuStreamDestroy_v2, int, void *)
+    return cuGraphDestroy(graph) | cuGraphExecDestroy(exec) | cuStreamDestroy_v2(stream);
+}
 /* Memory that a captured stream allocates and frees serves every launch of the graph. */
 static void test_graph(void) {
     CALL(cuStreamCreate, int, void *, unsigned)
@@ -273,6 +279,7 @@ static void test_graph(void) {
     CHECK(!cuGraphInstantiateWithParams(&x, g, &how) && how.result == 0 && !how.bad, "instantiate");
     for (int k = 0; k < 2; k++)
         CHECK(!cuGraphLaunch(x, s) && !cuMemcpyDtoH_v2(&h, d, 4) && h == 7, "launch %d: %u", k, h);
+    CHECK(!give_back(g, x, s), "given back");
 }
 
 /* A program of an older CUDA gets the call whose arguments it knows. */
