@@ -11,8 +11,8 @@
 
 #define MAGIC 0x3050414d52534e54ull /* "TNSRMAP0" */
 
-/* The 128 bytes. Word 1 means nothing: of the maps of small tensors CUTLASS clears its bit 21, for a
- * driver of ours and older, since NVIDIA's encoding has there what a bug of that driver sets. */
+/* The 128 bytes. Word 1 means nothing: of the maps of small tensors CUTLASS clears its bit 21, for
+ * a driver of ours and older, since NVIDIA's encoding has there what a bug of that driver sets. */
 struct stored {
     uint64_t magic, nothing, address, stride[4], sum;
     uint32_t dim_less_one[5];

@@ -77,9 +77,10 @@ const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, cons
 const char *mma_sparse_columns(const struct mma_sync *op, bool ordered, const uint32_t *meta,
                                uint32_t selector, uint8_t columns[16][MMA_SPARSE_K / 2]);
 
-/* The columns that four bits of metadata name, for the chunk-th chunk of a row of elements of so many
- * bits: 2 of 4, 1 of 2 (32 bits), 4 of 8 in pairs (4 bits); NULL, or what is wrong with them.  Where
- * both name one column, as CUTLASS writes for a chunk of zeros, the second has MMA_SPARSE_NOWHERE.
+/* The columns that four bits of metadata name, for the chunk-th chunk of a row of elements of so
+ * many bits: 2 of 4, 1 of 2 (32 bits), 4 of 8 in pairs (4 bits); NULL, or what is wrong with them.
+ * Where both name one column, as CUTLASS writes for a chunk of zeros, the second has
+ * MMA_SPARSE_NOWHERE.
  */
 const char *mma_sparse_chunk(int bits, uint32_t code, bool ordered, int chunk, uint8_t *out);
 /* n words, `step` apart, to their columns among k, zeros elsewhere; NULL, or that one without a
