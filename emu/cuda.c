@@ -68,6 +68,7 @@ static cu_result world_start(void) {
                             .unread = env_on("EMU_UNREAD"),
                             .balance = env_on("EMU_BALANCE"),
                             .late_rejoin = env_on("EMU_LATE_REJOIN"),
+                            .in_order = env_on("EMU_IN_ORDER"),
                             .perturb = env_on("EMU_PERTURB"),
                             .sms = (uint32_t)env_number("EMU_SMS"),
                             .slots = (uint32_t)env_number("EMU_SLOTS"),
@@ -364,6 +365,7 @@ static cu_result load_image(struct cu_image **out, const void *data) {
     }
     const char *text = cu_mutate(cu_replaced(unpacked ? unpacked : data));
     const char *name = getenv("EMU_NAME");
+    cu_keep_text(text);
     i->mod = emu_load(cu_world.emu, text, strlen(text), name ? name : "ptx", err, sizeof err);
     free(unpacked);
     if (!i->mod) {
@@ -430,18 +432,18 @@ CU_API cu_result cuModuleLoadFatBinary(struct cu_image **m, const void *data) {
     return cuModuleLoadData(m, data);
 }
 CU_API cu_result cuModuleLoad(struct cu_image **m, const char *path) {
-    FILE *f = path ? fopen(path, "rb") : NULL;
-    if (!f)
-        return 301;
-    fseek(f, 0, SEEK_END);
-    long n = ftell(f);
-    rewind(f);
-    char *text = calloc(1, (size_t)(n < 0 ? 0 : n) + 1);
-    size_t got = text ? fread(text, 1, (size_t)n, f) : 0;
-    fclose(f);
-    cu_result r = got == (size_t)n ? cuModuleLoadData(m, text) : CUE_ERROR_INVALID_IMAGE;
+    size_t bytes;
+    char *text = path ? cu_read_file(path, &bytes) : NULL;
+    if (!text)
+        return CUE_ERROR_FILE_NOT_FOUND;
+    cu_result r = cuModuleLoadData(m, text);
     free(text);
     return r;
+}
+CU_API cu_result cuLibraryLoadFromFile(struct cu_image **l, const char *path, int *jo, void **jv,
+                                       unsigned jn, int *o, void **v, unsigned n) {
+    (void)jo, (void)jv, (void)jn, (void)o, (void)v, (void)n;
+    return cuModuleLoad(l, path);
 }
 CU_API cu_result cuModuleUnload(struct cu_image *m) {
     cu_lock();

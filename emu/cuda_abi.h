@@ -25,12 +25,15 @@
     X(ERROR_PEER_ACCESS_UNSUPPORTED, 217,                                                          \
       "peer access is not supported between these two devices")                                    \
     X(ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                      \
+    X(ERROR_FILE_NOT_FOUND, 301, "file not found")                                                 \
     X(ERROR_INVALID_HANDLE, 400, "invalid resource handle")                                        \
     X(ERROR_NOT_FOUND, 500, "named symbol not found")                                              \
     X(ERROR_NOT_READY, 600, "device not ready")                                                    \
     X(ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")               \
     X(ERROR_PEER_ACCESS_NOT_ENABLED, 705, "peer access has not been enabled")                      \
     X(ERROR_ASSERT, 710, "device-side assert triggered")                                           \
+    X(ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "part or all of the memory is registered")        \
+    X(ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "the memory is not registered")                       \
     X(ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                      \
     X(ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch")            \
     X(ERROR_NOT_PERMITTED, 800, "operation not permitted")                                         \
@@ -88,6 +91,21 @@ struct cu_memcpy2d {
     void *dst_array;
     size_t dst_pitch, width, height;
 };
+struct cu_memcpy3d_side {
+    size_t x, y, z, lod;
+    unsigned type;
+    union {
+        const void *from_host;
+        void *host;
+    };
+    cu_ptr device;
+    void *array, *reserved;
+    size_t pitch, height;
+};
+struct cu_memcpy3d {
+    struct cu_memcpy3d_side src, dst;
+    size_t width, height, depth;
+};
 struct cu_uuid {
     char bytes[16];
 };
@@ -141,13 +159,15 @@ const char *cu_mutate(const char *text); /* cuda_mutate.c */
 struct cu_context *cu_current(void);
 const char *cu_env_file(void);
 const char *cu_replaced(const char *text); /* cuda_debug.c */
-bool cu_is_fatbin(const void *data);       /* cuda_fatbin.c */
+void cu_keep_text(const char *text);
+char *cu_read_file(const char *path, size_t *bytes);
+bool cu_is_fatbin(const void *data); /* cuda_fatbin.c */
 char *cu_fatbin_ptx(const void *data, bool (*fits)(const char *target));
 void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */
 
-enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET, CUOP_HOST };
+enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET, CUOP_HOST, CUOP_WAIT };
 struct cu_op {
     enum cu_op_kind kind;
     struct cu_op *next;
@@ -157,6 +177,7 @@ struct cu_op {
     uint64_t dst, src;
     size_t width, height, dst_pitch, src_pitch;
     uint32_t value, element;
+    uint64_t wanted; /* wait: until the `element` bytes at src compare so; value: how */
     /* host: a call, NULL: nothing */
     void (*host)(void *);
     void *data;
@@ -169,6 +190,8 @@ struct cu_graph {
 /* Runs or records; frees nothing of the caller's. */
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op);
 cu_result cu_run_op(const struct cu_op *op);
+cu_result cu_run_wait(const struct cu_op *op); /* cuda_stream.c */
 void cu_op_free(struct cu_op *op);
+void cu_graph_add(struct cu_graph *g, const struct cu_op *op); /* a copy, at the end */
 
 #endif

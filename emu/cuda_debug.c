@@ -1,5 +1,7 @@
 /* cuda_debug.c: what the environment asks of libcuda-emu.so beside running programs.
  *
+ *   EMU_PTX=prefix          the PTX of each module that is loaded goes to prefix.N.ptx: the lines
+ * that reports count
  *   EMU_REPLACE=file.ptx    a module that has an entry named like the file's first one is taken
  * from the file instead: try an edited kernel without rebuilding its program EMU_FORMS=file at the
  * end: forms of instructions, descriptors and tensor maps used EMU_COVERAGE=file       at the end:
@@ -9,18 +11,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *read_text(const char *path) {
+/* With a zero behind it; NULL: it cannot be read. */
+char *cu_read_file(const char *path, size_t *bytes) {
     FILE *in = fopen(path, "rb");
     char *text = NULL;
     long n = -1;
     if (in && !fseek(in, 0, SEEK_END) && (n = ftell(in)) >= 0 && !fseek(in, 0, SEEK_SET))
-        text = malloc((size_t)n + 1);
-    if (text && fread(text, 1, (size_t)n, in) == (size_t)n)
-        text[n] = 0;
-    else
-        fprintf(stderr, "emu: %s cannot be read\n", path);
+        text = calloc(1, (size_t)n + 1);
+    if (text && fread(text, 1, (size_t)n, in) != (size_t)n) {
+        free(text);
+        text = NULL;
+    }
     if (in)
         fclose(in);
+    *bytes = (size_t)n;
+    return text;
+}
+static char *read_text(const char *path) {
+    size_t bytes;
+    char *text = cu_read_file(path, &bytes);
+    if (!text)
+        fprintf(stderr, "emu: %s cannot be read\n", path);
     return text;
 }
 
@@ -42,6 +53,20 @@ const char *cu_replaced(const char *text) {
         if (entry_length(s) == n && !memcmp(s, name, n))
             return other;
     return text;
+}
+
+void cu_keep_text(const char *text) {
+    static int count;
+    char path[4096];
+    const char *prefix = getenv("EMU_PTX");
+    if (!prefix || !*prefix)
+        return;
+    snprintf(path, sizeof path, "%s.%d.ptx", prefix, count++);
+    FILE *out = fopen(path, "w");
+    if (!out || fputs(text, out) < 0)
+        fprintf(stderr, "emu: %s cannot be written\n", path);
+    if (out)
+        fclose(out);
 }
 
 static FILE *open_named(const char *variable, const char *mode) {

@@ -1,4 +1,4 @@
-/* cuda_launch.c: launches, streams, events and graphs of libcuda-emu.so.
+/* cuda_launch.c: launches, streams and events of libcuda-emu.so.
  *
  * All streams share one order of work, the order of submission, which is a legal one.  A capturing
  * stream gives its operations to a graph; replay submits them again.
@@ -73,6 +73,8 @@ cu_result cu_run_op(const struct cu_op *op) {
         return run_set(op);
     case CUOP_HOST:
         return run_host(op);
+    case CUOP_WAIT:
+        return cu_run_wait(op);
     default:
         break;
     }
@@ -104,7 +106,7 @@ void cu_op_free(struct cu_op *op) {
         free((void *)(uintptr_t)op->launch.params);
     free(op);
 }
-static void graph_add(struct cu_graph *g, const struct cu_op *op) {
+void cu_graph_add(struct cu_graph *g, const struct cu_op *op) {
     struct cu_op *c = op_copy(op);
     if (g->last)
         g->last->next = c;
@@ -116,7 +118,7 @@ static void graph_add(struct cu_graph *g, const struct cu_op *op) {
 
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op) {
     if (s && (uintptr_t)s > 2 && s->capture) {
-        graph_add(s->capture, op);
+        cu_graph_add(s->capture, op);
         return CUE_SUCCESS;
     }
     return cu_run_op(op);
@@ -376,148 +378,4 @@ CU_API cu_result cuEventDestroy_v2(struct cu_event *e) {
 }
 CU_API cu_result cuEventDestroy(struct cu_event *e) {
     return cuEventDestroy_v2(e);
-}
-
-/* --- Graphs --- */
-
-CU_API cu_result cuGraphCreate(struct cu_graph **g, unsigned flags) {
-    if (!g || flags)
-        return CUE_ERROR_INVALID_VALUE;
-    *g = calloc(1, sizeof **g);
-    return *g ? CUE_SUCCESS : CUE_ERROR_OUT_OF_MEMORY;
-}
-CU_API cu_result cuStreamBeginCapture_v2(struct cu_stream *s, int mode) {
-    (void)mode;
-    if (!real(s))
-        return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the legacy stream cannot be captured */
-    if (s->capture)
-        return CUE_ERROR_INVALID_VALUE;
-    s->origin = true;
-    return cuGraphCreate(&s->capture, 0);
-}
-CU_API cu_result cuStreamBeginCapture(struct cu_stream *s) {
-    return cuStreamBeginCapture_v2(s, 0);
-}
-CU_API cu_result cuStreamEndCapture(struct cu_stream *s, struct cu_graph **g) {
-    if (!real(s) || !s->capture || !g)
-        return CUE_ERROR_INVALID_VALUE;
-    if (!s->origin)
-        return CUE_ERROR_STREAM_CAPTURE_UNMATCHED;
-    *g = s->capture;
-    s->capture = NULL;
-    s->origin = false;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cuStreamIsCapturing(struct cu_stream *s, int *state) {
-    if (!state)
-        return CUE_ERROR_INVALID_VALUE;
-    *state = real(s) && s->capture ? 1 : 0;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cuStreamGetCaptureInfo_v2(struct cu_stream *s, int *state, uint64_t *id,
-                                           struct cu_graph **g, const void **deps, size_t *ndeps) {
-    bool on = real(s) && s->capture;
-    if (state)
-        *state = on;
-    if (id)
-        *id = on ? (uint64_t)(uintptr_t)s->capture : 0;
-    if (g)
-        *g = on ? s->capture : NULL;
-    if (deps)
-        *deps = NULL;
-    if (ndeps)
-        *ndeps = 0;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cuStreamGetCaptureInfo_v3(struct cu_stream *s, int *state, uint64_t *id,
-                                           struct cu_graph **g, const void **deps,
-                                           const void **edges, size_t *ndeps) {
-    if (edges)
-        *edges = NULL;
-    return cuStreamGetCaptureInfo_v2(s, state, id, g, deps, ndeps);
-}
-CU_API cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
-    (void)mode;
-    return CUE_SUCCESS;
-}
-static void graph_free(struct cu_graph *g) {
-    for (struct cu_op *o = g->first; o;) {
-        struct cu_op *n = o->next;
-        cu_op_free(o);
-        o = n;
-    }
-    free(g);
-}
-CU_API cu_result cuGraphDestroy(struct cu_graph *g) {
-    if (g)
-        graph_free(g);
-    return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
-}
-CU_API cu_result cuGraphInstantiateWithFlags(struct cu_graph **exec, struct cu_graph *g,
-                                             unsigned long long flags) {
-    (void)flags;
-    if (!exec || !g)
-        return CUE_ERROR_INVALID_VALUE;
-    cu_result r = cuGraphCreate(exec, 0);
-    for (struct cu_op *o = g->first; o && !r; o = o->next) {
-        graph_add(*exec, o);
-        (*exec)->last->origin = o;
-    }
-    return r;
-}
-CU_API cu_result cuGraphInstantiate(struct cu_graph **exec, struct cu_graph *g,
-                                    unsigned long long flags) {
-    return cuGraphInstantiateWithFlags(exec, g, flags);
-}
-CU_API cu_result cuGraphExecDestroy(struct cu_graph *g) {
-    return cuGraphDestroy(g);
-}
-CU_API cu_result cuGraphUpload(struct cu_graph *g, struct cu_stream *s) {
-    (void)s;
-    return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
-}
-CU_API cu_result cuGraphLaunch(struct cu_graph *g, struct cu_stream *s) {
-    if (!g)
-        return CUE_ERROR_INVALID_VALUE;
-    cu_lock();
-    cu_result r = cu_ready();
-    for (struct cu_op *o = g->first; o && !r; o = o->next) {
-        struct cu_op op = *o;
-        if (o == g->first)
-            op.launch.pdl = false; /* no edge from what ran before the graph */
-        r = cu_submit(s, &op);
-    }
-    cu_unlock();
-    return r;
-}
-CU_API cu_result cuGraphExecUpdate_v2(struct cu_graph *exec, struct cu_graph *g, void *info) {
-    (void)info;
-    struct cu_graph *fresh;
-    if (!exec || !g || exec->count != g->count)
-        return 910;
-    cu_result r = cuGraphInstantiateWithFlags(&fresh, g, 0);
-    if (r)
-        return r;
-    struct cu_graph old = *exec;
-    *exec = *fresh;
-    *fresh = old;
-    graph_free(fresh);
-    return CUE_SUCCESS;
-}
-CU_API cu_result cuGraphGetNodes(struct cu_graph *g, void **nodes, size_t *n) {
-    if (!g || !n)
-        return CUE_ERROR_INVALID_VALUE;
-    size_t k = 0;
-    for (struct cu_op *o = g->first; o && nodes && k < *n; o = o->next)
-        nodes[k++] = o;
-    *n = nodes ? k : g->count;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cuGraphNodeGetType(struct cu_op *node, int *type) {
-    if (!node || !type)
-        return CUE_ERROR_INVALID_VALUE;
-    static const int types[] = {
-        [CUOP_KERNEL] = 0, [CUOP_COPY] = 1, [CUOP_SET] = 2, [CUOP_HOST] = 3};
-    *type = node->kind == CUOP_HOST && !node->host ? 5 : types[node->kind];
-    return CUE_SUCCESS;
 }

@@ -24,6 +24,8 @@ CU_API cu_result cuMemAlloc_v2(cu_ptr *p, size_t bytes) {
 CU_API cu_result cuMemAlloc(cu_ptr *p, size_t bytes) {
     return cuMemAlloc_v2(p, bytes);
 }
+/* In a stream that captures, too, at once: a graph's memory has one address for all its launches.
+ */
 CU_API cu_result cuMemAllocAsync(cu_ptr *p, size_t bytes, struct cu_stream *s) {
     (void)s;
     return cuMemAlloc_v2(p, bytes);
@@ -49,9 +51,9 @@ CU_API cu_result cuMemFree_v2(cu_ptr p) {
 CU_API cu_result cuMemFree(cu_ptr p) {
     return cuMemFree_v2(p);
 }
+/* What a graph frees stays, since the graph may be launched again: freed with the context. */
 CU_API cu_result cuMemFreeAsync(cu_ptr p, struct cu_stream *s) {
-    (void)s;
-    return cuMemFree_v2(p);
+    return (uintptr_t)s > 2 && s->capture ? CUE_SUCCESS : cuMemFree_v2(p);
 }
 CU_API cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     if (!cu_world.emu)
@@ -93,8 +95,12 @@ CU_API cu_result cuMemAllocManaged(cu_ptr *p, size_t bytes, unsigned flags) {
     void *h = NULL;
     (void)flags;
     cu_result r = p ? host_alloc(&h, bytes) : CUE_ERROR_INVALID_VALUE;
-    if (!r)
-        *p = (cu_ptr)(uintptr_t)h;
+    if (r)
+        return r;
+    *p = (cu_ptr)(uintptr_t)h;
+    cu_lock();
+    mem_find(cu_world.emu, *p)->managed = true;
+    cu_unlock();
     return r;
 }
 CU_API cu_result cuMemHostAlloc(void **p, size_t bytes, unsigned flags) {
@@ -121,13 +127,25 @@ CU_API cu_result cuMemHostGetFlags(unsigned *flags, void *p) {
         *flags = 0;
     return CUE_SUCCESS;
 }
+/* Whole pages are not asked for: the driver has not since 4.1. */
 CU_API cu_result cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags) {
-    (void)p, (void)bytes, (void)flags;
-    return CUE_ERROR_NOT_SUPPORTED;
+    (void)flags;
+    if (!p || !bytes)
+        return CUE_ERROR_INVALID_VALUE;
+    cu_lock();
+    cu_result r = cu_ready();
+    if (!r && !emu_register(cu_world.emu, (uint64_t)(uintptr_t)p, bytes))
+        r = CUE_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    cu_unlock();
+    return r;
 }
 CU_API cu_result cuMemHostUnregister(void *p) {
-    (void)p;
-    return CUE_ERROR_NOT_SUPPORTED;
+    cu_lock();
+    cu_result r = cu_world.failed ? CUE_SUCCESS : cu_drain();
+    if (!emu_unregister(cu_world.emu, (uint64_t)(uintptr_t)p) && !r)
+        r = CUE_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    cu_unlock();
+    return r;
 }
 
 /* --- Copies --- */
@@ -209,6 +227,47 @@ CU_API cu_result cuMemcpy2DAsync_v2(const struct cu_memcpy2d *c, struct cu_strea
     return copy_2d(c, s, false);
 }
 
+/* Slice by slice: several operations, in order. */
+static cu_result copy_3d(const struct cu_memcpy3d *c, struct cu_stream *s, bool wait) {
+    cu_result r = CUE_SUCCESS;
+    if (!c)
+        return CUE_ERROR_INVALID_VALUE;
+    for (size_t z = 0; z < c->depth && !r; z++) {
+        const struct cu_memcpy2d slice = {.src_x = c->src.x,
+                                          .src_y = c->src.y + (c->src.z + z) * c->src.height,
+                                          .src_type = c->src.type,
+                                          .src_host = c->src.from_host,
+                                          .src_device = c->src.device,
+                                          .src_pitch = c->src.pitch,
+                                          .dst_x = c->dst.x,
+                                          .dst_y = c->dst.y + (c->dst.z + z) * c->dst.height,
+                                          .dst_type = c->dst.type,
+                                          .dst_host = c->dst.host,
+                                          .dst_device = c->dst.device,
+                                          .dst_pitch = c->dst.pitch,
+                                          .width = c->width,
+                                          .height = c->height};
+        r = copy_2d(&slice, s, wait);
+    }
+    return r;
+}
+CU_API cu_result cuMemcpy3D_v2(const struct cu_memcpy3d *c) {
+    return copy_3d(c, NULL, true);
+}
+CU_API cu_result cuMemcpy3DAsync_v2(const struct cu_memcpy3d *c, struct cu_stream *s) {
+    return copy_3d(c, s, false);
+}
+CU_API cu_result cuMemcpyPeer(cu_ptr d, struct cu_context *dc, cu_ptr s, struct cu_context *sc,
+                              size_t n) {
+    (void)dc, (void)sc;
+    return copy(d, s, n, NULL, true);
+}
+CU_API cu_result cuMemcpyPeerAsync(cu_ptr d, struct cu_context *dc, cu_ptr from,
+                                   struct cu_context *sc, size_t n, struct cu_stream *s) {
+    (void)dc, (void)sc;
+    return copy(d, from, n, s, false);
+}
+
 /* --- Sets --- */
 
 static cu_result set(cu_ptr d, size_t pitch, uint32_t v, uint32_t element, size_t w, size_t h,
@@ -250,6 +309,17 @@ CU_API cu_result cuMemsetD2D8_v2(cu_ptr d, size_t pitch, unsigned char v, size_t
 CU_API cu_result cuMemsetD2D32_v2(cu_ptr d, size_t pitch, unsigned v, size_t w, size_t h) {
     return set(d, pitch, v, 4, w, h, NULL, true);
 }
+CU_API cu_result cuMemsetD2D16_v2(cu_ptr d, size_t pitch, unsigned short v, size_t w, size_t h) {
+    return set(d, pitch, v, 2, w, h, NULL, true);
+}
+CU_API cu_result cuMemsetD2D16Async(cu_ptr d, size_t pitch, unsigned short v, size_t w, size_t h,
+                                    struct cu_stream *s) {
+    return set(d, pitch, v, 2, w, h, s, false);
+}
+CU_API cu_result cuMemsetD2D32Async(cu_ptr d, size_t pitch, unsigned v, size_t w, size_t h,
+                                    struct cu_stream *s) {
+    return set(d, pitch, v, 4, w, h, s, false);
+}
 CU_API cu_result cuMemsetD2D8Async(cu_ptr d, size_t pitch, unsigned char v, size_t w, size_t h,
                                    struct cu_stream *s) {
     return set(d, pitch, v, 1, w, h, s, false);
@@ -263,13 +333,14 @@ static cu_result pointer_attribute(void *out, int what, cu_ptr p) {
         return CUE_ERROR_INVALID_VALUE;
     if (!cu_world.emu || !emu_range(cu_world.emu, p, &base, &bytes))
         return CUE_ERROR_INVALID_VALUE;
-    bool host = mem_find(cu_world.emu, p)->host;
+    const struct allocation *a = mem_find(cu_world.emu, p);
+    const bool host = a->host;
     switch (what) {
     case 1:
         *(struct cu_context **)out = cu_current();
         break;
     case 2:
-        *(unsigned *)out = host ? 1 : 2;
+        *(unsigned *)out = host && !a->managed ? 1 : 2;
         break;
     case 3:
         *(cu_ptr *)out = p;
@@ -283,10 +354,10 @@ static cu_result pointer_attribute(void *out, int what, cu_ptr p) {
         *(int *)out = 0;
         break;
     case 7:
-        *(unsigned long long *)out = mem_find(cu_world.emu, p)->serial;
+        *(unsigned long long *)out = a->serial;
         break;
     case 8:
-        *(int *)out = 0;
+        *(int *)out = a->managed;
         break;
     case 9:
         *(int *)out = 0;

@@ -174,6 +174,16 @@ static bool attribute(int *v, int what, const struct emu_part *p) {
     case 95:
         *v = 1;
         break;
+    case 92: /* values that streams wait for and write; 93, 94, 122, 123: of 64 bits, NOR */
+    case 93:
+    case 94:
+    case 122:
+    case 123:
+    case 91:
+    case 99:  /* host memory may be registered */
+    case 102: /* virtual memory management */
+        *v = 1;
+        break;
     case 97:
         *v = (int)p->smem_per_cta;
         break;
@@ -383,6 +393,25 @@ CU_API cu_result cuGetErrorString(cu_result e, const char **s) {
     return CUE_ERROR_INVALID_VALUE;
 }
 
+/* A name's newest version that a program of an older CUDA knows: arguments changed then. */
+static int newest_version(const char *name, int cuda) {
+    static const struct {
+        const char *name;
+        int since, before; /* from that CUDA on the newest; until then this one */
+    } changed[] = {{"cuCtxCreate", 13000, 2},
+                   {"cuStreamGetCaptureInfo", 12030, 2},
+                   {"cuMemPrefetchAsync", 13000, 1},
+                   {"cuMemAdvise", 13000, 1},
+                   {"cuGraphAddKernelNode", 12000, 1},
+                   {"cuGraphKernelNodeSetParams", 12000, 1},
+                   {"cuGraphAddDependencies", 13000, 1},
+                   {"cuGraphExecKernelNodeSetParams", 12000, 1}};
+    for (size_t k = 0; k < sizeof changed / sizeof *changed; k++)
+        if (!strcmp(name, changed[k].name) && cuda < changed[k].since)
+            return changed[k].before;
+    return 4;
+}
+
 /* The newest version of a name that this library has: name_v4 ... name_v2, name. */
 CU_API cu_result cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags,
                                      int *status) {
@@ -397,9 +426,7 @@ CU_API cu_result cuGetProcAddress_v2(const char *name, void **fn, int version, u
             self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     }
     *fn = NULL;
-    /* cuCtxCreate changed its arguments in 13.0 */
-    const int newest = !strcmp(name, "cuCtxCreate") && version < 13000 ? 2 : 4;
-    for (int v = newest; v >= 1 && !*fn && self; v--) {
+    for (int v = newest_version(name, version); v >= 1 && !*fn && self; v--) {
         snprintf(buf, sizeof buf, v > 1 ? "%s_v%d" : "%s", name, v);
         *fn = dlsym(self, buf);
     }

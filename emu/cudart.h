@@ -27,6 +27,23 @@ struct rt_pointer {
     void *on_device, *on_host;
     long reserved[8];
 };
+struct rt_pitched {
+    void *p;
+    size_t pitch, width, height;
+};
+struct rt_extent {
+    size_t width, height, depth;
+};
+struct rt_copy3d { /* cudaMemcpy3DParms */
+    void *src_array;
+    size_t src_pos[3];
+    struct rt_pitched src;
+    void *dst_array;
+    size_t dst_pos[3];
+    struct rt_pitched dst;
+    struct rt_extent extent;
+    int kind;
+};
 struct rt_properties {
     char name[256];
     struct cu_uuid uuid;
@@ -63,6 +80,8 @@ cu_result rt_done(cu_result e);
 cu_result rt_begin(void);
 /* Kernel of a host stub, of a cudaKernel_t or of a cudaFunction_t. */
 cu_result rt_kernel(struct cu_kernel **k, const void *fn);
+/* What the runtime describes, as the driver does. */
+cu_result rt_copy(struct cu_memcpy3d *to, const struct rt_copy3d *n);
 cu_result rt_symbol(cu_ptr *p, size_t *bytes, const void *var);
 
 #endif

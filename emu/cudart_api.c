@@ -163,9 +163,14 @@ CU_API cu_result cudaMalloc(void **p, size_t n) {
     }
     return rt_done(r ? r : cuMemAlloc_v2((cu_ptr *)(void *)p, n));
 }
+cu_result cuMemAllocAsync(cu_ptr *p, size_t n, struct cu_stream *s);
 CU_API cu_result cudaMallocAsync(void **p, size_t n, struct cu_stream *s) {
-    (void)s;
-    return cudaMalloc(p, n);
+    cu_result r = rt_begin();
+    if (!r && p && !n) {
+        *p = NULL;
+        return CUE_SUCCESS;
+    }
+    return rt_done(r ? r : cuMemAllocAsync((cu_ptr *)(void *)p, n, s));
 }
 
 cu_result cuMemcpy(cu_ptr to, cu_ptr from, size_t n);
@@ -234,19 +239,21 @@ CU_API cu_result cudaMemcpyFromSymbolAsync(void *to, const void *var, size_t n, 
 CU_API cu_result cudaMemcpyFromSymbol(void *to, const void *var, size_t n, size_t off, int kind) {
     return cudaMemcpyFromSymbolAsync(to, var, n, off, kind, NULL);
 }
+cu_result cuPointerGetAttribute(void *out, int what, cu_ptr p);
 CU_API cu_result cudaPointerGetAttributes(struct rt_pointer *a, const void *p) {
-    uint64_t base, bytes;
     cu_result r = rt_begin();
     if (r || !a)
         return rt_done(r ? r : CUE_ERROR_INVALID_VALUE);
-    cu_lock();
-    const bool device = emu_range(cu_world.emu, P(p), &base, &bytes);
-    cu_unlock();
+    enum { UNREGISTERED, HOST, DEVICE, MANAGED }; /* cudaMemoryType */
+    unsigned type = UNREGISTERED;
+    int managed = 0;
+    if (!cuPointerGetAttribute(&type, 2, P(p)))
+        cuPointerGetAttribute(&managed, 8, P(p));
     void *at = (void *)(uintptr_t)p;
-    *a = (struct rt_pointer){.type = device ? 2 : 0, /* cudaMemoryTypeDevice, Unregistered */
-                             .device = device ? 0 : -2,
-                             .on_device = device ? at : NULL,
-                             .on_host = at};
+    *a = (struct rt_pointer){.type = managed ? MANAGED : (int)type,
+                             .device = type ? 0 : -2,
+                             .on_device = type ? at : NULL,
+                             .on_host = type == DEVICE && !managed ? NULL : at};
     return CUE_SUCCESS;
 }
 

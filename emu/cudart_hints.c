@@ -4,17 +4,9 @@
 #include "cudart.h"
 #include <string.h>
 
-enum { POOL_ATTRIBUTES = 16 };
-
 struct place { /* cudaMemLocation */
     int type, id;
 };
-/* The one pool: all memory comes from it, so what is set is only given back. */
-struct pool {
-    uint64_t attribute[POOL_ATTRIBUTES];
-};
-static struct pool the_pool;
-
 /* --- Device --- */
 
 CU_API cu_result cudaDeviceSetCacheConfig(int config) {
@@ -66,55 +58,31 @@ CU_API cu_result cudaDeviceDisablePeerAccess(int peer) {
 
 /* --- Pools --- */
 
-CU_API cu_result cudaDeviceGetDefaultMemPool(struct pool **p, int d) {
-    *p = &the_pool;
-    return rt_done(d ? CUE_ERROR_INVALID_DEVICE : CUE_SUCCESS);
-}
-CU_API cu_result cudaDeviceGetMemPool(struct pool **p, int d) {
-    return cudaDeviceGetDefaultMemPool(p, d);
-}
-CU_API cu_result cudaDeviceSetMemPool(int d, struct pool *p) {
-    (void)p;
-    return rt_done(d ? CUE_ERROR_INVALID_DEVICE : CUE_SUCCESS);
-}
-CU_API cu_result cudaMemPoolCreate(struct pool **p, const void *properties) {
-    (void)properties;
-    *p = &the_pool;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cudaMemPoolDestroy(struct pool *p) {
-    (void)p;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cudaMemPoolTrimTo(struct pool *p, size_t bytes) {
-    (void)p, (void)bytes;
-    return CUE_SUCCESS;
-}
-CU_API cu_result cudaMemPoolSetAccess(struct pool *p, const void *access, size_t n) {
-    (void)p, (void)access, (void)n;
-    return CUE_SUCCESS;
-}
-/* The first three are int, the others uint64_t (CUDA Runtime API, cudaMemPoolAttr). */
-static size_t attribute_bytes(int what) {
-    return what <= 3 ? sizeof(int) : sizeof(uint64_t);
-}
-CU_API cu_result cudaMemPoolSetAttribute(struct pool *p, int what, const void *v) {
-    if (!p || !v || what < 1 || what >= POOL_ATTRIBUTES)
-        return rt_done(CUE_ERROR_INVALID_VALUE);
-    memcpy(&p->attribute[what], v, attribute_bytes(what));
-    return CUE_SUCCESS;
-}
-CU_API cu_result cudaMemPoolGetAttribute(struct pool *p, int what, void *v) {
-    if (!p || !v || what < 1 || what >= POOL_ATTRIBUTES)
-        return rt_done(CUE_ERROR_INVALID_VALUE);
-    memcpy(v, &p->attribute[what], attribute_bytes(what));
-    return CUE_SUCCESS;
-}
+struct cu_pool;
+#define POOL(rt, drv, params, args)                                                                \
+    cu_result drv params;                                                                          \
+    CU_API cu_result rt params {                                                                   \
+        cu_result r = rt_begin();                                                                  \
+        return rt_done(r ? r : drv args);                                                          \
+    }
+POOL(cudaDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (struct cu_pool * *p, int d), (p, d))
+POOL(cudaDeviceGetMemPool, cuDeviceGetMemPool, (struct cu_pool * *p, int d), (p, d))
+POOL(cudaDeviceSetMemPool, cuDeviceSetMemPool, (int d, struct cu_pool *p), (d, p))
+POOL(cudaMemPoolCreate, cuMemPoolCreate, (struct cu_pool * *p, const void *what), (p, what))
+POOL(cudaMemPoolDestroy, cuMemPoolDestroy, (struct cu_pool * p), (p))
+POOL(cudaMemPoolTrimTo, cuMemPoolTrimTo, (struct cu_pool * p, size_t bytes), (p, bytes))
+POOL(cudaMemPoolSetAccess, cuMemPoolSetAccess, (struct cu_pool * p, const void *access, size_t n),
+     (p, access, n))
+POOL(cudaMemPoolGetAccess, cuMemPoolGetAccess, (int *flags, struct cu_pool *p, const void *where),
+     (flags, p, where))
+POOL(cudaMemPoolSetAttribute, cuMemPoolSetAttribute, (struct cu_pool * p, int what, const void *v),
+     (p, what, v))
+POOL(cudaMemPoolGetAttribute, cuMemPoolGetAttribute, (struct cu_pool * p, int what, void *v),
+     (p, what, v))
 cu_result cudaMallocAsync(void **p, size_t n, struct cu_stream *s);
-CU_API cu_result cudaMallocFromPoolAsync(void **p, size_t n, struct pool *from,
+CU_API cu_result cudaMallocFromPoolAsync(void **p, size_t n, struct cu_pool *from,
                                          struct cu_stream *s) {
-    (void)from;
-    return cudaMallocAsync(p, n, s);
+    return from ? cudaMallocAsync(p, n, s) : rt_done(CUE_ERROR_INVALID_VALUE);
 }
 
 /* --- Where memory lies --- */
@@ -152,6 +120,10 @@ CU_API cu_result cudaStreamGetId(struct cu_stream *s, unsigned long long *id) {
 CU_API cu_result cudaStreamSetAttribute(struct cu_stream *s, int what, const void *v) {
     (void)s, (void)what, (void)v;
     return rt_done(rt_begin());
+}
+cu_result cuStreamGetAttribute(struct cu_stream *s, int what, void *v);
+CU_API cu_result cudaStreamGetAttribute(struct cu_stream *s, int what, void *v) {
+    return rt_done(cuStreamGetAttribute(s, what, v));
 }
 CU_API cu_result cudaStreamCopyAttributes(struct cu_stream *to, struct cu_stream *from) {
     (void)to, (void)from;

@@ -81,12 +81,13 @@ struct sym *sym_find(struct parser *p, const char *name, size_t len) {
     return NULL;
 }
 
-/* The family `%r<10>` of this name. */
-static struct sym *family_find(struct parser *p, const char *name, size_t len) {
+/* The newest family of this name that has a member of this number: `%r<10>` in an inner block hides
+ * %r0 to %r9 of the outer one's, not its %r10. */
+static struct sym *family_find(struct parser *p, const char *name, size_t len, u32 number) {
     u32 h = hash_name(name, len);
     for (u32 k = p->bucket[h % 4096]; k; k = p->syms[k - 1].next) {
         struct sym *s = &p->syms[k - 1];
-        if (s->kind == SYM_REGS && s->hash == h && strlen(s->name) == len &&
+        if (s->kind == SYM_REGS && number < s->count && s->hash == h && strlen(s->name) == len &&
             !memcmp(s->name, name, len))
             return s;
     }
@@ -104,9 +105,8 @@ struct sym *parse_lookup(struct parser *p, const char *name, size_t len) {
         return best;
     /* `%r1<5>` declares %r10..%r14: digits may belong to the prefix */
     for (size_t k = n; k < len; k++) {
-        struct sym *s = family_find(p, name, k);
-        if (s && (name[k] != '0' || k + 1 == len) && (u32)strtoul(name + k, NULL, 10) < s->count &&
-            s > best)
+        struct sym *s = family_find(p, name, k, (u32)strtoul(name + k, NULL, 10));
+        if (s && (name[k] != '0' || k + 1 == len) && s > best)
             best = s;
     }
     return best;

@@ -81,6 +81,8 @@ const char *view_refuse(const struct matrix_view *v) {
     const uint32_t per = span_of(v->desc.swizzle) / 16;
     if (v->mn_major && v->chunks == 0)
         return "an MN-major operand needs at least 16 bytes along M or N";
+    if (!v->mn_major && v->desc.swizzle != SWIZZLE_NONE && v->chunks > per)
+        return "a K-major operand is wider than its swizzle";
     if (v->mn_major && v->chunks % per && v->desc.swizzle != SWIZZLE_NONE)
         return "an MN-major operand must fill whole swizzle spans along M or N";
     return NULL;

@@ -87,8 +87,7 @@ static u64 alloc_global(void *ctx, size_t bytes, size_t align, bool is_const) {
     u64 a = mem_alloc(e, bytes, align);
     if (a && is_const)
         mem_find(e, a)->read_only = true;
-    if (a)
-        mem_find(e, a)->host = true;
+    check_host_write(e, a, bytes);
     return a;
 }
 
@@ -121,6 +120,12 @@ uint64_t emu_alloc(struct emu *e, uint64_t bytes) {
 bool emu_free_mem(struct emu *e, uint64_t addr) {
     check_free(e, addr);
     return mem_free(e, addr);
+}
+bool emu_register(struct emu *e, uint64_t addr, uint64_t bytes) {
+    return mem_register(e, addr, bytes);
+}
+bool emu_unregister(struct emu *e, uint64_t addr) {
+    return mem_unregister(e, addr);
 }
 bool emu_range(struct emu *e, uint64_t addr, uint64_t *base, uint64_t *bytes) {
     struct allocation *a = mem_find(e, addr);

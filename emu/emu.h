@@ -110,6 +110,7 @@ struct emu_options {
     bool conservative_proxy;       /* want the proxy fence in the writing thread */
     bool unread, balance;          /* checks of what is no fault by itself, see check_ends.c */
     bool late_rejoin;              /* diverged lanes meet only at .sync instructions */
+    bool in_order;                 /* clusters start by number, not each among the next eight */
     bool perturb;                  /* approximate functions vary within their error bound */
     bool coverage;                 /* count executions per instruction */
     bool forms;                    /* keep the forms of instructions used (emu_forms) */
@@ -136,6 +137,10 @@ struct function *emu_function(struct module *m, const char *name);
 
 uint64_t emu_alloc(struct emu *e, uint64_t bytes); /* 256-byte aligned, 0 when out of memory */
 bool emu_free_mem(struct emu *e, uint64_t addr);
+/* Memory of the program, which kernels then may use and the host writes without a call.  False:
+ * some of it is known already, or it is not. */
+bool emu_register(struct emu *e, uint64_t addr, uint64_t bytes);
+bool emu_unregister(struct emu *e, uint64_t addr);
 /* Bounds of the live allocation that holds addr. */
 bool emu_range(struct emu *e, uint64_t addr, uint64_t *base, uint64_t *bytes);
 /* The host wrote or read these bytes (orders them before and after every kernel). */

@@ -54,6 +54,8 @@ void forms_umma(struct emu *e, const struct umma *u) {
                        s->sfa_id,
                        s->sfb_id,
                        u->form.ashift,
+                       u->form.sparse,
+                       s->selector,
                        u->zero_columns != 0};
     char extra[80] = "";
     if (!e->forms)
@@ -91,6 +93,7 @@ void forms_wgmma(struct emu *e, const struct wgmma *w) {
                        f->b_signed,
                        f->d_f16,
                        f->a_regs,
+                       f->sparse,
                        w->a_mn,
                        w->b_mn,
                        w->neg_a,
@@ -106,14 +109,14 @@ void forms_wgmma(struct emu *e, const struct wgmma *w) {
     if (!f->a_regs)
         layout(a, sizeof a, &w->a, w->a_mn);
     layout(b, sizeof b, &w->b, w->b_mn);
-    forms_note(e->forms, forms_key(key, sizeof key), "wgmma m64n%uk%u A %s %s%s, B %s %s%s, D %s",
-               f->n, f->k, f->integer ? (f->a_signed ? "s8" : "u8") : num_name(f->a), a,
-               w->neg_a ? " negated" : "",
-               f->integer ? (f->b_signed ? "s8" : "u8") : num_name(f->b), b,
-               w->neg_b ? " negated" : "",
-               f->integer ? "s32"
-               : f->d_f16 ? "f16"
-                          : "f32");
+    forms_note(
+        e->forms, forms_key(key, sizeof key), "wgmma%s m64n%uk%u A %s %s%s, B %s %s%s, D %s",
+        f->sparse ? ".sp" : "", f->n, f->k,
+        f->integer ? (f->a_signed ? "s8" : "u8") : num_name(f->a), a, w->neg_a ? " negated" : "",
+        f->integer ? (f->b_signed ? "s8" : "u8") : num_name(f->b), b, w->neg_b ? " negated" : "",
+        f->integer ? "s32"
+        : f->d_f16 ? "f16"
+                   : "f32");
 }
 
 void forms_tensor(struct emu *e, const struct tensormap *m, const char *what) {

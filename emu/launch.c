@@ -412,8 +412,9 @@ bool grid_dispatch(struct emu *e) {
         u32 cl = g->cluster_dim[0] * g->cluster_dim[1] * g->cluster_dim[2];
         if (!e->timing && e->resident && e->resident + cl > residency_limit(e, g))
             return false;
-        u64 left = g->nclusters - g->next_cluster;
-        u64 j = g->next_cluster + (e->timing ? 0 : rng_below(&e->rng, left < 8 ? (u32)left : 8u));
+        const u64 left = g->nclusters - g->next_cluster;
+        const bool by_number = e->timing || e->opt.in_order;
+        u64 j = g->next_cluster + (by_number ? 0 : rng_below(&e->rng, left < 8 ? (u32)left : 8u));
         u32 pick = g->order[j];
         g->order[j] = g->order[g->next_cluster];
         g->next_cluster++;

@@ -168,7 +168,7 @@ void lex_next(struct lexer *x) {
         x->kind = TK_IDENT;
         while (x->p < x->end && is_ident(*x->p))
             x->p++;
-        if (c == '%' && x->p + 1 < x->end && *x->p == '.' && strchr("xyzwrgba", x->p[1]) &&
+        if (x->p + 1 < x->end && *x->p == '.' && strchr("xyzwrgba", x->p[1]) &&
             (x->p + 2 >= x->end || !is_ident(x->p[2])))
             x->p += 2;
         else if (c == '%')

@@ -244,7 +244,10 @@ struct grid {
 
 struct allocation {
     u64 addr, bytes;
-    bool live, read_only, host;
+    u64 shadow; /* 0: in the range of device memory; else registered memory of the program */
+    bool live, read_only;
+    bool host; /* the host writes it without a call: read as if written */
+    bool managed, mapped;
     u32 serial;
 };
 
@@ -359,6 +362,13 @@ void *mem_global(struct emu *e, u64 addr, u64 bytes, bool write);
 struct allocation *mem_find(struct emu *e, u64 addr);
 u64 mem_alloc(struct emu *e, u64 bytes, u64 align);
 bool mem_free(struct emu *e, u64 addr);
+/* Addresses without memory; what of them may be read (access 1) or also written (3), 0: nothing. */
+u64 mem_reserve(struct emu *e, u64 bytes, u64 align);
+void mem_allow(struct emu *e, u64 addr, u64 bytes, int access);
+/* Memory of the program that kernels may use (emu_register). */
+bool mem_register(struct emu *e, u64 addr, u64 bytes);
+bool mem_unregister(struct emu *e, u64 addr);
+u64 mem_shadow(struct emu *e, u64 addr); /* where the checker keeps what it knows of it */
 bool mem_init(struct emu *e);
 void mem_done(struct emu *e);
 /* CTA and offset behind a 32-bit shared::cta or shared::cluster address. */

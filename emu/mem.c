@@ -63,40 +63,141 @@ static void insert(struct emu *e, struct allocation a) {
     e->nalloc++;
 }
 
-/* First fit among the gaps when the top is exhausted; usually the top. */
-u64 mem_alloc(struct emu *e, u64 bytes, u64 align) {
+static u32 next_serial(void) {
     static _Thread_local u32 serial;
+    return ++serial;
+}
+
+/* Addresses at the top of the range; 0: it is full. */
+static u64 take(struct emu *e, u64 bytes, u64 align) {
     if (!bytes || bytes > e->arena_bytes / 2)
         return 0;
-    if (align < 256)
-        align = 256;
     u64 at = ((u64)(uintptr_t)e->arena + e->arena_top + align - 1) & ~(align - 1);
     u64 end = at + bytes + GAP - (u64)(uintptr_t)e->arena;
     if (end > e->arena_bytes)
         return 0;
     e->arena_top = end;
-    insert(e, (struct allocation){.addr = at, .bytes = bytes, .live = true, .serial = ++serial});
     return at;
+}
+
+u64 mem_alloc(struct emu *e, u64 bytes, u64 align) {
+    const u64 at = take(e, bytes, align < 256 ? 256 : align);
+    if (at)
+        insert(e, (struct allocation){
+                      .addr = at, .bytes = bytes, .live = true, .serial = next_serial()});
+    return at;
+}
+
+/* Pages go back to the host; addresses are used again only at the top, so that a pointer to freed
+ * memory stays an error. */
+static void give_back(struct emu *e, u64 at, u64 bytes) {
+    u64 lo = (at + 4095) & ~4095ull, hi = (at + bytes) & ~4095ull;
+    if (hi > lo)
+        madvise((void *)(uintptr_t)lo, hi - lo, MADV_DONTNEED);
+    u64 begin = at - (u64)(uintptr_t)e->arena;
+    if (begin + bytes + GAP == e->arena_top)
+        e->arena_top = begin > GAP ? begin : GAP;
+}
+
+static void forget(struct emu *e, struct allocation *a) {
+    memmove(a, a + 1, (e->nalloc - (u32)(a - e->alloc) - 1) * sizeof *a);
+    e->nalloc--;
 }
 
 bool mem_free(struct emu *e, u64 addr) {
     struct allocation *a = mem_find(e, addr);
-    if (!a || a->addr != addr)
+    if (!a || a->addr != addr || a->shadow || a->mapped)
         return false;
-    /* pages go back to the host; addresses are used again only at the top, so that a pointer to
-     * freed memory stays an error */
-    u64 lo = (a->addr + 4095) & ~4095ull, hi = (a->addr + a->bytes) & ~4095ull;
-    if (hi > lo)
-        madvise((void *)(uintptr_t)lo, hi - lo, MADV_DONTNEED);
-    u64 end = a->addr + a->bytes + GAP - (u64)(uintptr_t)e->arena;
-    u32 k = (u32)(a - e->alloc);
-    if (end == e->arena_top) {
-        u64 begin = a->addr - (u64)(uintptr_t)e->arena;
-        e->arena_top = begin > GAP ? begin : GAP;
-    }
-    memmove(a, a + 1, (e->nalloc - k - 1) * sizeof *a);
-    e->nalloc--;
+    give_back(e, a->addr, a->bytes);
+    forget(e, a);
     return true;
+}
+
+u64 mem_reserve(struct emu *e, u64 bytes, u64 align) {
+    return take(e, bytes, align);
+}
+
+/* Cuts [addr, addr + bytes) out of the allocations that it meets. */
+static void cut(struct emu *e, u64 addr, u64 bytes) {
+    for (u32 k = 0; k < e->nalloc;) {
+        struct allocation a = e->alloc[k];
+        if (a.addr >= addr + bytes || a.addr + a.bytes <= addr) {
+            k++;
+            continue;
+        }
+        forget(e, &e->alloc[k]);
+        struct allocation before = a, behind = a;
+        before.bytes = addr > a.addr ? addr - a.addr : 0;
+        behind.addr = addr + bytes;
+        behind.bytes = a.addr + a.bytes > behind.addr ? a.addr + a.bytes - behind.addr : 0;
+        if (before.bytes)
+            insert(e, before);
+        if (behind.bytes)
+            insert(e, behind);
+        k += before.bytes != 0;
+    }
+}
+
+void mem_allow(struct emu *e, u64 addr, u64 bytes, int access) {
+    struct allocation a = {.addr = addr,
+                           .bytes = bytes,
+                           .live = true,
+                           .mapped = true,
+                           .read_only = access == 1,
+                           .serial = next_serial()};
+    cut(e, addr, bytes);
+    if (!access)
+        return;
+    const u32 k = upper(e, addr);
+    const struct allocation *b = k ? &e->alloc[k - 1] : NULL;
+    const struct allocation *c = k < e->nalloc ? &e->alloc[k] : NULL;
+    const bool joins_b =
+        b && b->mapped && b->read_only == a.read_only && b->addr + b->bytes == addr;
+    const bool joins_c = c && c->mapped && c->read_only == a.read_only && c->addr == addr + bytes;
+    if (joins_c)
+        a.bytes += c->bytes;
+    if (joins_b) {
+        a.addr = b->addr;
+        a.bytes += b->bytes;
+    }
+    if (joins_c)
+        forget(e, &e->alloc[k]);
+    if (joins_b)
+        forget(e, &e->alloc[k - 1]);
+    insert(e, a);
+}
+
+/* Memory of the program; what the checker keeps of it has addresses of the range that nobody else
+ * gets, the same in a page. */
+bool mem_register(struct emu *e, u64 addr, u64 bytes) {
+    const u32 k = upper(e, addr);
+    if (!bytes || addr + bytes < addr || mem_find(e, addr) ||
+        (k < e->nalloc && e->alloc[k].addr < addr + bytes))
+        return false;
+    const u64 in = addr & 4095, shadow = take(e, in + bytes, 4096);
+    if (shadow)
+        insert(e, (struct allocation){.addr = addr,
+                                      .bytes = bytes,
+                                      .shadow = shadow + in,
+                                      .live = true,
+                                      .host = true,
+                                      .serial = next_serial()});
+    return shadow != 0;
+}
+
+bool mem_unregister(struct emu *e, u64 addr) {
+    struct allocation *a = mem_find(e, addr);
+    if (!a || a->addr != addr || !a->shadow)
+        return false;
+    const u64 in = addr & 4095;
+    give_back(e, a->shadow - in, in + a->bytes);
+    forget(e, a);
+    return true;
+}
+
+u64 mem_shadow(struct emu *e, u64 addr) {
+    const struct allocation *a = mem_find(e, addr);
+    return a && a->shadow ? a->shadow + (addr - a->addr) : addr;
 }
 
 void *mem_global(struct emu *e, u64 addr, u64 bytes, bool write) {

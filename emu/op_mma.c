@@ -147,7 +147,9 @@ static void scaled_product(struct warp *w, const struct insn *i, const struct mm
                                       reg_at(w, f->scale[1]), select[1], &s);
     if (why)
         emu_fault(w, i, "%s", why);
-    mma_sync_scaled(&f->op, &s, d, a, b, c, w->cta->grid->emu->model);
+    why = mma_sync_scaled(&f->op, &s, d, a, b, c, w->cta->grid->emu->model);
+    if (why)
+        emu_fault(w, i, "%s", why);
 }
 
 static void product(struct warp *w, const struct insn *i, const struct mma_form *f, u32 *const d[],
@@ -160,6 +162,7 @@ static void product(struct warp *w, const struct insn *i, const struct mma_form 
         return;
     }
     struct mma_form one = *f;
+    const char *bad = NULL;
     if (f->op.sparse) {
         const char *why =
             mma_sparse_columns(&f->op, f->ordered, reg_at(w, f->meta), f->selector, columns);
@@ -170,7 +173,9 @@ static void product(struct warp *w, const struct insn *i, const struct mma_form 
     if (f->op.scales)
         scaled_product(w, i, &one, d, a, b, c);
     else
-        mma_sync(&one.op, d, a, b, c, model);
+        bad = mma_sync(&one.op, d, a, b, c, model);
+    if (bad)
+        emu_fault(w, i, "%s", bad);
 }
 
 static int op_mma_sync(struct warp *w, const struct insn *i, u32 m) {

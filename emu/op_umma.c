@@ -71,7 +71,7 @@ static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) 
     const struct umma *u = &x->mma;
     const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
-    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u);
+    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u), meta = umma_span_meta(u);
     const u32 where = where_of(u, d.quarters, true);
     for (u32 k = 0; k < u->form.cta_group; k++) {
         if (!u->form.a_tmem)
@@ -84,6 +84,8 @@ static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) 
             check_item_tmem(e, it, x->cta[k], sa.quarters, sa.column, sa.columns, false);
             check_item_tmem(e, it, x->cta[k], sb.quarters, sb.column, sb.columns, false);
         }
+        if (meta.columns)
+            check_item_tmem(e, it, x->cta[k], meta.quarters, meta.column, meta.columns, false);
         if (u->accumulate)
             check_item_tmem(e, it, x->cta[k], where, d.column, d.columns, false);
         check_item_tmem(e, it, x->cta[k], where, d.column, d.columns, true);
@@ -121,7 +123,9 @@ static bool pipe_step(struct emu *e, struct item *it) {
             if (bad)
                 emu_report(e->running, e->at, EMU_TMEM, "%s", bad);
         }
-        umma_run(&x->mma, e->model);
+        const char *wrong = umma_run(&x->mma, e->model);
+        if (wrong)
+            emu_fault_item(e, it, "%s", wrong);
         break;
     case PIPE_CP:
         for (int k = 0; k < 2 && x->cta[k]; k++) {
@@ -232,8 +236,8 @@ const char *umma_in_flight(struct cta *c, struct cta *of, u32 column, u32 column
 
 struct mma_form { /* kept with the instruction */
     struct umma_form form;
-    ref d, a, b, idesc, pred, sfa, sfb, zero, mask[8];
-    s64 d_off, a_off, sfa_off, sfb_off;
+    ref d, a, b, meta, idesc, pred, sfa, sfb, zero, mask[8];
+    s64 d_off, a_off, meta_off, sfa_off, sfb_off;
     u32 nmask, scale;
 };
 
@@ -265,6 +269,8 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
         u->sfa = ((const u32 *)reg_at(w, f->sfa))[l] + (u32)f->sfa_off;
         u->sfb = ((const u32 *)reg_at(w, f->sfb))[l] + (u32)f->sfb_off;
     }
+    if (f->form.sparse)
+        u->meta = ((const u32 *)reg_at(w, f->meta))[l] + (u32)f->meta_off;
     if (f->zero != REF_NONE)
         u->zero_columns = ((const u64 *)reg_at(w, f->zero))[l];
     for (u32 k = 0; k < f->nmask; k++)
@@ -281,9 +287,11 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
     check_range(w, i, &b, 'B');
     forms_umma(w->cta->grid->emu, u);
     const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
-    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u);
+    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u), meta = umma_span_meta(u);
     for (u32 k = 0; k < f->form.cta_group; k++) {
         tmem_need(w, i, x.cta[k], d.column, d.columns, "D");
+        if (meta.columns)
+            tmem_need(w, i, x.cta[k], meta.column, meta.columns, "metadata");
         if (sa.columns) {
             tmem_need(w, i, x.cta[k], sa.column, sa.columns, "scale factors of A");
             tmem_need(w, i, x.cta[k], sb.column, sb.columns, "scale factors of B");
@@ -339,17 +347,16 @@ static u32 scale_count(struct dec *d, enum umma_kind kind) {
     return n;
 }
 
-/* The operands after idesc. */
-static void mma_tail(struct dec *d, struct mma_form *f) {
-    u32 at = 4;
+/* The operands after idesc, from the at-th on. */
+static void mma_tail(struct dec *d, struct mma_form *f, u32 at) {
     if (f->form.scales) {
-        dec_nops(d, 7, 7);
-        f->sfa = tmem_operand(d, &d->op[4], &f->sfa_off);
-        f->sfb = tmem_operand(d, &d->op[5], &f->sfb_off);
-        f->pred = dec_pred(d, &d->op[6], false);
+        dec_nops(d, at + 3, at + 3);
+        f->sfa = tmem_operand(d, &d->op[at], &f->sfa_off);
+        f->sfb = tmem_operand(d, &d->op[at + 1], &f->sfb_off);
+        f->pred = dec_pred(d, &d->op[at + 2], false);
         return;
     }
-    if (d->op[at].kind == OP_VEC) {
+    if (at < d->nops && d->op[at].kind == OP_VEC) {
         f->nmask = f->form.cta_group == 2 ? 8 : 4;
         if (f->form.ws)
             dec_fail(d, ".ws has no lane mask");
@@ -378,22 +385,26 @@ void dec_tcgen_mma(struct dec *d) {
     int kind = dec_one_of(d, kinds);
     if (kind < 0)
         dec_fail(d, "a kind is due");
-    dec_nops(d, 5, 7);
+    const bool sparse = dec_has(d, "sp");
+    dec_nops(d, 5 + sparse, 7 + sparse);
     f->zero = REF_NONE;
     f->form = (struct umma_form){.kind = (enum umma_kind)kind,
                                  .cta_group = pair_words(d) ? 2 : 1,
                                  .ws = !strncmp(d->text, "tcgen05.mma.ws", 14),
                                  .a_tmem = d->op[1].kind == OP_MEM,
                                  .scales = scale_count(d, (enum umma_kind)kind),
-                                 .ashift = dec_has(d, "ashift")};
+                                 .ashift = dec_has(d, "ashift"),
+                                 .sparse = sparse};
     if (f->form.ashift &&
         (!f->form.a_tmem || dec_has(d, "collector::a::fill") || dec_has(d, "collector::a::use")))
         dec_fail(d, ".ashift needs A in tensor memory, without collector::a::fill and ::use");
     f->d = tmem_operand(d, &d->op[0], &f->d_off);
     f->a = f->form.a_tmem ? tmem_operand(d, &d->op[1], &f->a_off) : dec_src(d, &d->op[1], T_B64);
     f->b = dec_src(d, &d->op[2], T_B64);
-    f->idesc = dec_src(d, &d->op[3], T_B32);
-    mma_tail(d, f);
+    if (sparse)
+        f->meta = tmem_operand(d, &d->op[3], &f->meta_off);
+    f->idesc = dec_src(d, &d->op[3 + sparse], T_B32);
+    mma_tail(d, f, 4 + sparse);
     d->in->ops = (const void *)f;
     d->in->fn = op_mma;
 }

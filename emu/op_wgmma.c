@@ -17,8 +17,9 @@ struct wg_form { /* kept with the instruction */
     struct wgmma_form form;
     int nd, na;
     bool trans_a, trans_b, neg_a, neg_b;
+    u32 selector;
     ref desc_a, desc_b, scale_d;
-    ref regs[]; /* D, then A */
+    ref regs[]; /* D, then A, then metadata; na counts both */
 };
 
 /* One operation on its way. */
@@ -107,7 +108,9 @@ static bool wg_step(struct emu *e, struct item *it) {
     check_item_meet(it, true); /* B is read for each of the four warps */
     read_view(e, it, &o->b);
     check_item_meet(it, false);
-    wgmma_run(&o->run, e->model);
+    const char *bad = wgmma_run(&o->run, e->model);
+    if (bad)
+        emu_fault_item(e, it, "%s", bad);
     e->stats[EMU_STAT_MMAS]++;
     check_item_done(e, it);
     g->done++;
@@ -136,6 +139,7 @@ static void start_op(struct warp *w, const struct insn *i, struct item *it) {
     if (!f->form.a_regs)
         o->a = wgmma_view_a(&o->run);
     o->b = wgmma_view_b(&o->run);
+    o->run.selector = f->selector;
     for (u32 k = 0; k < GROUP_WARPS; k++) {
         o->run.d[k] = o->d[k];
         o->run.a_reg[k] = (const u32 *const *)o->areg[k];
@@ -186,6 +190,8 @@ static int op_wgmma(struct warp *w, const struct insn *i, u32 m) {
         o->d[k][r] = reg_at(w, f->regs[r]);
     for (int r = 0; r < f->na; r++)
         o->areg[k][r] = reg_at(w, f->regs[f->nd + r]);
+    if (f->form.sparse)
+        o->run.meta[k] = o->areg[k][f->na - 1];
     check_pending_set(w, f->regs, (u32)f->nd, true, s->committed, i->loc);
     check_item_group(w, it, 2, (u32)s->committed, ~0u);
     check_pending_set(w, f->regs + f->nd, (u32)f->na, false, s->committed, i->loc);
@@ -256,42 +262,62 @@ static s64 imm_at(struct dec *d, u32 k, s64 otherwise) {
     return k < d->nops ? dec_imm(d, &d->op[k]) : otherwise;
 }
 
-void dec_wgmma(struct dec *d) {
+/* Metadata and selector behind A and B. */
+static void sparse_operands(struct dec *d, struct wg_form *f, ref *meta) {
+    *meta = dec_src(d, &d->op[3], T_B32);
+    const s64 selector = dec_imm(d, &d->op[4]);
+    const s64 most = f->form.integer || f->form.a == NUM_E4M3 || f->form.a == NUM_E5M2 ? 0 : 1;
+    if (selector < 0 || selector > most)
+        dec_fail(d, "the sparsity selector is past the threads that this shape has");
+    f->selector = (u32)selector;
+}
+
+static struct wgmma_form form_of(struct dec *d) {
     u32 m, n, k;
     const char *shape = dec_prefix(d, "m64");
     if (!shape || sscanf(shape - 3, "m%un%uk%u", &m, &n, &k) != 3)
         dec_fail(d, "a shape m64nNkK is due");
-    dec_nops(d, 4, 8);
-    int td = type_word(d, 0), ta = type_word(d, 1), tb = type_word(d, 2);
-    struct wg_form f = {.form = {.n = n,
-                                 .k = k,
-                                 .integer = types[ta].integer,
-                                 .a = types[ta].fmt,
-                                 .b = types[tb].fmt,
-                                 .a_signed = types[ta].sgn,
-                                 .b_signed = types[tb].sgn,
-                                 .d_f16 = types[td].fmt == NUM_F16 && !types[td].integer,
-                                 .a_regs = d->op[1].kind == OP_VEC,
-                                 .saturate = dec_has(d, "satfinite")}};
+    const int td = type_word(d, 0), ta = type_word(d, 1), tb = type_word(d, 2);
+    return (struct wgmma_form){.n = n,
+                               .k = k,
+                               .integer = types[ta].integer,
+                               .a = types[ta].fmt,
+                               .b = types[tb].fmt,
+                               .a_signed = types[ta].sgn,
+                               .b_signed = types[tb].sgn,
+                               .d_f16 = types[td].fmt == NUM_F16 && !types[td].integer,
+                               .a_regs = d->op[1].kind == OP_VEC,
+                               .saturate = dec_has(d, "satfinite"),
+                               .sparse = dec_has(d, "sp")};
+}
+
+void dec_wgmma(struct dec *d) {
+    struct wg_form f = {.form = form_of(d)};
+    const u32 at = f.form.sparse ? 5 : 3; /* scale-d */
+    dec_nops(d, at + 1, at + 5);
     const char *why = wgmma_check(&f.form, &f.nd, &f.na);
     if (why)
         dec_fail(d, "%s", why);
     if (f.nd > 132 || f.na > 8)
         dec_fail(d, "too many registers");
-    struct wg_form *p = dec_alloc(d, sizeof f + (size_t)(f.nd + f.na) * sizeof(ref));
+    struct wg_form *p = dec_alloc(d, sizeof f + (size_t)(f.nd + f.na + 1) * sizeof(ref));
     u32 pending = d->p->nuses;
     dec_vec(d, &d->op[0], T_B32, true, p->regs, (u32)f.nd);
     d->p->nuses = pending; /* wgmma orders its own accumulators: no register check */
-    if (f.form.a_regs)
+    if (f.form.a_regs) {
         dec_vec(d, &d->op[1], T_B32, false, p->regs + f.nd, (u32)f.na);
-    else
+    } else {
         f.desc_a = dec_src(d, &d->op[1], T_B64);
+        f.na = 0;
+    }
     f.desc_b = dec_src(d, &d->op[2], T_B64);
-    f.scale_d = dec_pred(d, &d->op[3], false);
-    f.neg_a = imm_at(d, 4, 1) < 0;
-    f.neg_b = imm_at(d, 5, 1) < 0;
-    f.trans_a = f.form.a_regs ? false : imm_at(d, 6, 0) != 0;
-    f.trans_b = imm_at(d, f.form.a_regs ? 6 : 7, 0) != 0;
+    if (f.form.sparse)
+        sparse_operands(d, &f, p->regs + f.nd + f.na++);
+    f.scale_d = dec_pred(d, &d->op[at], false);
+    f.neg_a = imm_at(d, at + 1, 1) < 0;
+    f.neg_b = imm_at(d, at + 2, 1) < 0;
+    f.trans_a = f.form.a_regs ? false : imm_at(d, at + 3, 0) != 0;
+    f.trans_b = imm_at(d, f.form.a_regs ? at + 3 : at + 4, 0) != 0;
     for (int r = 0; r < f.nd + f.na; r++)
         p->regs[r] &= ~3u;
     size_t tail = offsetof(struct wg_form, regs);

@@ -32,6 +32,7 @@ static const char usage_text[] =
     "  --seed N  --seeds N  --policy random|bursty|instant|late|starve\n"
     "  --lenient CHECK,...|shipped|all    --unchecked    --conservative    --late-rejoin    "
     "--perturb\n"
+    "  --in-order    clusters start by number\n"
     "  --timing      model time (docs/traces.md): prints the modelled nanoseconds of the launch\n"
     "  --unread    --balance\n"
     "  --slots N  --window N  --max-steps N\n"
@@ -280,6 +281,7 @@ static bool flag(const char *a) {
                  {"--unread", &o.emu.unread},
                  {"--balance", &o.emu.balance},
                  {"--late-rejoin", &o.emu.late_rejoin},
+                 {"--in-order", &o.emu.in_order},
                  {"--perturb", &o.emu.perturb},
                  {"--timing", &o.emu.timing}};
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)

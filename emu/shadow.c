@@ -215,7 +215,10 @@ void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write)
 
 static struct page *page_at(struct emu *e, u64 addr, bool make) {
     struct checker *k = e->checker;
-    u64 p = (addr - (u64)(uintptr_t)e->arena) >> PAGE_SHIFT;
+    u64 at = addr - (u64)(uintptr_t)e->arena;
+    if (at >= e->arena_bytes)
+        at = mem_shadow(e, addr) - (u64)(uintptr_t)e->arena;
+    const u64 p = at >> PAGE_SHIFT;
     if (p >> L1_BITS >= 1u << L2_BITS)
         return NULL;
     struct page ***d = &k->dir[p >> L1_BITS];
@@ -318,6 +321,17 @@ static void global_cell(struct actor *a, struct page *p, u32 g, u64 addr, bool w
     note_write(a, x, &p->older, g, 1 << (PAGE_SHIFT - 2));
 }
 
+/* The first of cells first .. first + n of a page that nothing wrote; first + n: all are written.
+ */
+static u32 first_unwritten(const struct page *p, u32 first, u32 n) {
+    if (p && p->all_init)
+        return first + n;
+    u32 g = first;
+    while (p && p->init && g < first + n && p->init[g / 64] >> g % 64 & 1)
+        g++;
+    return g;
+}
+
 void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
     u64 end = addr + bytes, begin = addr;
     addr &= ~3ull;
@@ -325,16 +339,12 @@ void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
         u64 page_end = (addr | ((1 << PAGE_SHIFT) - 1)) + 1, stop = page_end < end ? page_end : end;
         struct page *p = page_at(a->e, addr, write);
         u32 first = (u32)(addr & ((1 << PAGE_SHIFT) - 1)) / 4, n = (u32)((stop - addr + 3) / 4);
-        if (!write && (!p || !p->all_init)) {
-            struct allocation *al = mem_find(a->e, addr);
-            for (u32 g = first; al && !al->host && g < first + n; g++)
-                if (!p || !p->init || !(p->init[g / 64] >> g % 64 & 1)) {
-                    emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
-                                  "read of global memory at 0x%llx that nothing wrote",
-                                  (unsigned long long)(addr + (g - first) * 4ull));
-                    break;
-                }
-        }
+        const u32 raw = write ? first + n : first_unwritten(p, first, n);
+        struct allocation *al = raw < first + n ? mem_find(a->e, addr) : NULL;
+        if (al && !al->host)
+            emu_report_at(a->e, a->cta, a->warp, a->loc, EMU_UNINIT,
+                          "read of global memory at 0x%llx that nothing wrote",
+                          (unsigned long long)(addr + (raw - first) * 4ull));
         if (write) {
             page_init(p, first, n);
             if (!p->cell)

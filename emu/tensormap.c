@@ -11,14 +11,16 @@
 
 #define MAGIC 0x3050414d52534e54ull /* "TNSRMAP0" */
 
-struct stored { /* the 128 bytes */
-    uint64_t magic, address, stride[4], sum;
+/* The 128 bytes. Word 1 means nothing: of the maps of small tensors CUTLASS clears its bit 21, for
+ * a driver of ours and older, since NVIDIA's encoding has there what a bug of that driver sets. */
+struct stored {
+    uint64_t magic, nothing, address, stride[4], sum;
     uint32_t dim_less_one[5];
     uint16_t box[5];
     uint8_t step[5], rank, type, interleave, swizzle, l2, fill, im2col;
     int16_t lower[3], upper[3];
     uint16_t pixels;
-    uint8_t unused[14];
+    uint8_t unused[8];
 };
 _Static_assert(sizeof(struct stored) == TENSORMAP_BYTES, "the driver's object has 128 bytes");
 

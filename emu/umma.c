@@ -7,6 +7,7 @@
 #include "umma.h"
 #include "tensormap.h"
 #include "tmem.h"
+#include "warp_matrix.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -108,8 +109,9 @@ static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umm
     s->sfa_id = field(idesc, 29, 2);
     s->sfb_id = field(idesc, 4, 2);
     s->sf_ue4m3 = !field(idesc, 23, 1);
-    if (field(idesc, 2, 1))
-        REFUSE("instruction descriptor 0x%08x: sparse (bit 2), in a dense instruction", idesc);
+    if (field(idesc, 2, 1) != f->sparse)
+        REFUSE("instruction descriptor 0x%08x: bit 2 says %s, the instruction %s", idesc,
+               f->sparse ? "dense" : "sparse", f->sparse ? "sparse" : "dense");
     if (field(idesc, 0, 2) || field(idesc, 3, 1) || field(idesc, 6, 1) || field(idesc, 24, 3) ||
         (!wide && field(idesc, 12, 1)))
         REFUSE("instruction descriptor 0x%08x: a reserved bit (0, 1, 3, 6, 24-26%s) is set", idesc,
@@ -131,7 +133,7 @@ static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umm
         REFUSE("instruction descriptor 0x%08x: scale factor ids %u and %u with %u scale factors",
                idesc, s->sfa_id, s->sfb_id, f->scales);
     s->elem = 1;
-    s->k = wide ? 32 : 64;
+    s->k = (wide ? 32 : 64) << f->sparse;
     if (!wide && (s->a_mn || s->b_mn))
         REFUSE("kind::%s: both operands are K-major", kinds[f->kind]);
     if (f->a_tmem && s->a_mn)
@@ -151,9 +153,13 @@ bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f
                              .saturate = field(idesc, 3, 1)};
     if (f->kind >= UMMA_MXF8F6F4)
         return decode_scaled(s, idesc, f, why, why_bytes);
-    if (field(idesc, 2, 1) || field(idesc, 0, 2))
-        REFUSE("instruction descriptor 0x%08x: sparse (bits 0-2 are %u), in a dense instruction",
-               idesc, field(idesc, 0, 3));
+    if (field(idesc, 2, 1) != f->sparse || (!f->sparse && field(idesc, 0, 2)))
+        REFUSE("instruction descriptor 0x%08x: bits 0-2 are %u, the instruction is %s", idesc,
+               field(idesc, 0, 3), f->sparse ? "sparse" : "dense");
+    s->selector = field(idesc, 0, 2);
+    if (s->selector > (f->kind <= UMMA_TF32))
+        REFUSE("instruction descriptor 0x%08x: sparsity selector %u, must be %s for kind::%s",
+               idesc, s->selector, f->kind <= UMMA_TF32 ? "0 or 1" : "0", kinds[f->kind]);
     if (field(idesc, 6, 1) || field(idesc, 23, 1) || field(idesc, 29, 1))
         REFUSE("instruction descriptor 0x%08x: a reserved bit (6, 23 or 29) is set", idesc);
     if (field(idesc, 30, 2) && !f->ws)
@@ -180,7 +186,7 @@ bool umma_decode(struct umma_shape *s, uint32_t idesc, const struct umma_form *f
     if (f->kind == UMMA_F8F6F4 && !check_small(s, why, why_bytes))
         return false;
     s->elem = f->kind == UMMA_F16 ? 2 : f->kind == UMMA_TF32 ? 4 : 1;
-    s->k = 32 / s->elem;
+    s->k = (32 / s->elem) << f->sparse;
     if (f->a_tmem && s->a_mn)
         REFUSE("A in tensor memory is K-major: transpose A (bit 15) must be 0");
     return check_shape(s, f, why, why_bytes);
@@ -197,16 +203,20 @@ uint32_t umma_rows_b(const struct umma *u) {
 }
 
 static struct matrix_view view(const struct matrix_desc *d, bool mn, uint32_t rows, uint32_t k,
-                               uint32_t elem) {
+                               uint32_t elem, uint32_t chunks) {
     return mn ? (struct matrix_view){*d, true, k, rows * elem / 16}
-              : (struct matrix_view){*d, false, rows, 2};
+              : (struct matrix_view){*d, false, rows, chunks};
 }
 
+uint32_t umma_held(const struct umma *u) {
+    return u->shape.k >> u->form.sparse;
+}
 struct matrix_view umma_view_a(const struct umma *u) {
-    return view(&u->a, u->shape.a_mn, umma_rows_a(u), u->shape.k, u->shape.elem);
+    return view(&u->a, u->shape.a_mn, umma_rows_a(u), umma_held(u), u->shape.elem, 2);
 }
 struct matrix_view umma_view_b(const struct umma *u) {
-    return view(&u->b, u->shape.b_mn, umma_rows_b(u), u->shape.k, u->shape.elem);
+    return view(&u->b, u->shape.b_mn, umma_rows_b(u), u->shape.k, u->shape.elem,
+                u->form.sparse ? 4 : 2);
 }
 
 bool umma_half_lanes(const struct umma *u) { /* layout F */
@@ -236,6 +246,32 @@ struct tmem_span umma_span_sfa(const struct umma *u) {
 struct tmem_span umma_span_sfb(const struct umma *u) {
     return (struct tmem_span){15, (uint16_t)(u->sfb & 0xffff),
                               (uint16_t)(u->form.scales ? (u->shape.n + 31) / 32 : 0)};
+}
+
+struct tmem_span umma_span_meta(const struct umma *u) {
+    const bool wide = u->shape.kind <= UMMA_TF32; /* of 16 and 32 bits: one column of a pair */
+    return (struct tmem_span){15, (uint16_t)((u->meta & 0xffff) + (wide ? u->shape.selector : 0)),
+                              (uint16_t)(!u->form.sparse ? 0
+                                         : wide          ? 1
+                                                         : 2)};
+}
+
+const char *umma_columns(const struct umma *u, uint32_t c, uint32_t row, uint8_t *columns) {
+    const bool wide = u->shape.kind <= UMMA_TF32, packed = u->shape.kind >= UMMA_MXF4;
+    const int bits = packed ? 4 : (int)(8 * u->shape.elem);
+    const uint32_t chunks = wide ? 8 : 16, held = umma_held(u) / chunks;
+    const uint32_t *cells = u->cta[c].tmem + umma_span_meta(u).column;
+    for (uint32_t k = 0; k < chunks; k++) {
+        const uint32_t lane = wide ? row / 16 * 16 + row % 8 + k / 4 * 8 : row;
+        const uint32_t word = cells[lane * TMEM_ROW + (wide ? 0 : k / 8)];
+        const uint32_t at = wide ? row / 8 % 2 * 16 + k % 4 * 4 : k % 8 * 4;
+        const uint32_t code = word >> at & 15;
+        /* 0b0110 is among the values that the ISA lists, though not in order */
+        const char *bad = mma_sparse_chunk(bits, code, code != 6, (int)k, columns + k * held);
+        if (bad)
+            return bad;
+    }
+    return NULL;
 }
 
 static bool quarters_equal(const uint32_t *cells, struct tmem_span s, uint32_t rows) {
@@ -295,6 +331,21 @@ static bool check_scales(const struct umma *u, char *why, size_t why_bytes) {
     return true;
 }
 
+static bool check_meta(const struct umma *u, char *why, size_t why_bytes) {
+    const struct tmem_span m = umma_span_meta(u);
+    if (u->form.ws || umma_rows_a(u) != 128)
+        REFUSE("sparse products are modelled for 128 rows of A in a CTA, without .ws");
+    if (u->meta >> 16)
+        REFUSE("metadata at tensor memory 0x%08x: the lane must be 0", u->meta);
+    if (u->shape.kind <= UMMA_TF32 && u->meta & 1)
+        REFUSE("metadata at tensor memory 0x%08x: the column must be even, the selector says which "
+               "of the pair",
+               u->meta);
+    if (m.column + m.columns > TMEM_ROW)
+        REFUSE("metadata at tensor memory 0x%08x run past column 511", u->meta);
+    return true;
+}
+
 static bool check_tmem(const struct umma *u, char *why, size_t why_bytes) {
     const uint32_t lane = u->d >> 16;
     const struct tmem_span d = umma_span_d(u), a = umma_span_a(u);
@@ -341,6 +392,8 @@ bool umma_prepare(struct umma *u, uint32_t idesc, uint64_t word_a, uint64_t word
     if (u->scale_d > 15 || (u->scale_d && u->shape.kind > UMMA_TF32))
         REFUSE("scale-input-d is %u: 0 to 15, for kind::f16 and kind::tf32 only", u->scale_d);
     if (u->form.scales && !check_scales(u, why, why_bytes))
+        return false;
+    if (u->form.sparse && !check_meta(u, why, why_bytes))
         return false;
     if (u->form.ashift && u->shape.m / u->form.cta_group != 128)
         REFUSE(".ashift is for M 128, and 256 of a pair, not %u", u->shape.m);

@@ -14,6 +14,13 @@
  * A in tensor memory lies in the lanes of D, 32 bytes along 8 columns; layouts B, E and G read a
  * copy of A from each group of lanes.
  *
+ * Sparse: k is twice 32 bytes, of which A holds half.  The metadata lie in tensor memory, four bits
+ * to a chunk of elements (warp_matrix.h, mma_sparse_chunk); the ISA only draws where, CUTLASS says
+ * it in words (tmem_e_frg), for 128 rows in a CTA:
+ *
+ *   16, 32 bits   lane 16 (m/16) + m%8 + 8 (chunk/4), column selector, bits 16 (m/8 % 2) + 4
+ * (chunk%4) 4 to 8 bits   lane m, column chunk/8, bits 4 (chunk%8)
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EMU_UMMA_H
 #define EMU_UMMA_H
@@ -42,6 +49,7 @@ struct umma_shape { /* a decoded instruction descriptor */
     uint32_t elem;           /* bytes of an element of A and B in memory; mxf4 kinds: two in one */
     uint32_t sfa_id, sfb_id; /* block-scaled kinds: byte of the word where the scales start */
     bool sf_ue4m3;           /* scales are ue4m3, else ue8m0 */
+    uint32_t selector;       /* sparse: which column of metadata */
 };
 
 /* What the instruction itself says. */
@@ -51,6 +59,7 @@ struct umma_form {
     bool ws, a_tmem;
     uint32_t scales; /* of a row, block-scaled kinds: 1, 2 or 4 (scale_vec) */
     bool ashift;     /* row r of A is row r + 1 of tensor memory, but for the last */
+    bool sparse;
 };
 
 /* False: `why` says which field is illegal, and what would be legal. */
@@ -71,6 +80,7 @@ struct umma {
     bool accumulate;         /* enable-input-d */
     uint32_t scale_d;        /* D * 2^-scale_d is added */
     uint32_t sfa, sfb;       /* scale factors in tensor memory */
+    uint32_t meta;           /* sparse: metadata in tensor memory */
     uint64_t zero_columns;   /* .ws: zero-column mask descriptor */
     uint32_t lane_mask[8];   /* a set bit: the lane is not written; 4 words for each CTA */
     struct umma_cta cta[2];  /* the even CTA of the pair first */
@@ -100,6 +110,12 @@ struct tmem_span umma_span_sfa(const struct umma *u);
 struct tmem_span umma_span_sfb(const struct umma *u);
 /* NULL, or that the quarters of CTA c differ. */
 const char *umma_scales_refuse(const struct umma *u, uint32_t c);
+/* Sparse: the words of metadata; the columns of row's elements, NULL, or what is wrong with them.
+ */
+struct tmem_span umma_span_meta(const struct umma *u);
+const char *umma_columns(const struct umma *u, uint32_t c, uint32_t row, uint8_t *columns);
+/* Elements of a row of A that are there. */
+uint32_t umma_held(const struct umma *u);
 /* Bit n: column n of B counts as zero (PTX ISA, Zero-Column Mask Descriptor).  False: why. */
 bool umma_zero_columns(uint64_t word, uint32_t m, uint32_t n, uint64_t mask[4], const char **why);
 
@@ -110,6 +126,7 @@ uint32_t umma_rows_b(const struct umma *u);
 bool umma_half_lanes(const struct umma *u);
 uint32_t umma_lane_groups(const struct umma *u);
 
-void umma_run(const struct umma *u, const struct mma_model *model);
+/* NULL, or what is wrong with the metadata. */
+const char *umma_run(const struct umma *u, const struct mma_model *model);
 
 #endif

@@ -6,11 +6,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "umma.h"
 #include "tmem.h"
+#include "warp_matrix.h"
 #include <string.h>
 
 /* --- The product --- */
 
-enum { MAX_M = 128, MAX_N = 256, MAX_K = 64 };
+enum { MAX_M = 128, MAX_N = 256, MAX_K = 128 };
 
 /* One operand as numbers: value(row, k) = f[row * row_step + k * k_step]. */
 struct operand {
@@ -64,9 +65,10 @@ static void steps(struct operand *o, bool mn, uint32_t rows, uint32_t k) {
 static void load_view(const struct umma *u, const struct matrix_view *v, const struct umma_cta *c,
                       bool is_a, uint32_t rows, struct operand *o) {
     static _Thread_local uint8_t raw[MAX_N * MAX_K];
+    const uint32_t k = is_a ? umma_held(u) : u->shape.k;
     view_gather(v, c->smem, raw);
-    unpack(u, is_a, false, raw, rows * u->shape.k, o);
-    steps(o, v->mn_major, rows, u->shape.k);
+    unpack(u, is_a, false, raw, rows * k, o);
+    steps(o, v->mn_major, rows, k);
 }
 
 static uint32_t lane_of(const struct umma *u, uint32_t row) {
@@ -82,8 +84,27 @@ static void load_a_tmem(const struct umma *u, const struct umma_cta *c, uint32_t
         memcpy(raw + 32 * r,
                c->tmem + (lane_of(u, from) + rows * g) * TMEM_ROW + (u->a_addr & 0xffff), 32);
     }
-    unpack(u, true, true, raw, rows * u->shape.k, o);
-    steps(o, false, rows, u->shape.k);
+    unpack(u, true, true, raw, rows * umma_held(u), o);
+    steps(o, false, rows, umma_held(u));
+}
+
+/* A at the columns that the metadata name, zeros elsewhere. */
+static const char *expand_a(const struct umma *u, uint32_t c, uint32_t rows, struct operand *a) {
+    static _Thread_local struct operand held;
+    const int k = (int)u->shape.k, n = (int)umma_held(u);
+    const char *bad = NULL;
+    if (!u->form.sparse)
+        return NULL;
+    memcpy(held.s, a->s, sizeof *a->s * rows * (uint32_t)n);
+    for (uint32_t r = 0; r < rows && !bad; r++) {
+        uint8_t column[MAX_K / 2];
+        bad = umma_columns(u, c, r, column);
+        if (!bad)
+            bad = mma_sparse_row(column, held.s + (int)r * a->row_step, a->k_step, n, k,
+                                 a->s + (int)r * k);
+    }
+    steps(a, false, rows, (uint32_t)k);
+    return bad;
 }
 
 /* B of both CTAs as [k][n], which the product reads along n. */
@@ -227,27 +248,38 @@ static void run_block(const struct umma *u, const struct block *k, const struct 
         run_single(u, k, cells, &p, model);
 }
 
-void umma_run(const struct umma *u, const struct mma_model *model) {
+/* A of CTA c, as the lanes of group g see it. */
+static const char *load_a(const struct umma *u, uint32_t c, uint32_t g, struct operand *a) {
+    const uint32_t rows = umma_rows_a(u);
+    const struct matrix_view v = umma_view_a(u);
+    if (u->form.a_tmem)
+        load_a_tmem(u, &u->cta[c], rows, g, a);
+    else if (!g)
+        load_view(u, &v, &u->cta[c], true, rows, a);
+    else
+        return NULL; /* the same */
+    const char *bad = expand_a(u, c, rows, a);
+    if (u->form.scales && !bad)
+        scale_a(u, &u->cta[c], rows, a);
+    return bad;
+}
+
+const char *umma_run(const struct umma *u, const struct mma_model *model) {
     static _Thread_local struct operand a, b, scaled;
-    const uint32_t groups = umma_lane_groups(u), rows = umma_rows_a(u);
-    const struct matrix_view va = umma_view_a(u);
+    const uint32_t groups = umma_lane_groups(u), n = u->shape.n / groups;
     load_b(u, &b);
     if (u->zero_columns)
         clear_columns(u, &b);
     for (uint32_t c = 0; c < u->form.cta_group; c++) {
-        if (!u->form.a_tmem)
-            load_view(u, &va, &u->cta[c], true, rows, &a);
         if (u->form.scales)
             scale_b(u, &u->cta[c], &b, &scaled);
-        if (u->form.scales && !u->form.a_tmem)
-            scale_a(u, &u->cta[c], rows, &a);
         for (uint32_t g = 0; g < groups; g++) {
-            if (u->form.a_tmem)
-                load_a_tmem(u, &u->cta[c], rows, g, &a);
-            if (u->form.a_tmem && u->form.scales)
-                scale_a(u, &u->cta[c], rows, &a);
-            const struct block k = {c, rows, g, g * (u->shape.n / groups), u->shape.n / groups};
+            const char *bad = load_a(u, c, g, &a);
+            if (bad)
+                return bad;
+            const struct block k = {c, umma_rows_a(u), g, g * n, n};
             run_block(u, &k, &a, u->form.scales ? &scaled : &b, model);
         }
     }
+    return NULL;
 }

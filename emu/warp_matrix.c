@@ -218,12 +218,28 @@ static void unpack(const struct mma_sync *op, enum num_fmt f, uint8_t *raw, floa
     num_unpack(f, raw, out, n);
 }
 
+const char *mma_sparse_row(const uint8_t *column, const void *held, int step, int n, int k,
+                           void *out) {
+    const uint8_t *from = held;
+    memset(out, 0, 4 * (size_t)k);
+    for (int i = 0; i < n; i++) {
+        uint32_t v;
+        memcpy(&v, from + 4 * i * step, 4);
+        if (column[i] != MMA_SPARSE_NOWHERE)
+            memcpy((uint8_t *)out + 4 * column[i], &v, 4);
+        else if (v << 1) /* neither 0 nor -0 */
+            return "the metadata name a column twice, and the second element is not zero";
+    }
+    return NULL;
+}
+
 /* Of `held` elements to a row, each goes to its column; the others are zero. */
-static void spread(const struct mma_sync *op, const float *held, float *out) {
-    memset(out, 0, sizeof *out * (size_t)(16 * op->k));
-    for (int i = 0; i < 16; i++)
-        for (int s = 0; s < op->k / 2; s++)
-            out[i * op->k + op->columns[i][s]] = held[i * op->k / 2 + s];
+static const char *spread(const struct mma_sync *op, const float *held, float *out) {
+    const char *bad = NULL;
+    for (int i = 0; i < 16 && !bad; i++)
+        bad = mma_sparse_row(op->columns[i], held + i * op->k / 2, 1, op->k / 2, op->k,
+                             out + i * op->k);
+    return bad;
 }
 
 /* rows x k elements, each times its block's factor. */
@@ -255,9 +271,10 @@ static void put_d(const struct mma_sync *op, uint32_t *const d[], const float in
         }
 }
 
-static void mma_float(const struct mma_sync *op, const struct mma_scales *scales,
-                      uint32_t *const d[], const uint32_t *const a[], const uint32_t *const b[],
-                      const uint32_t *const c[], const struct mma_model *model) {
+static const char *mma_float(const struct mma_sync *op, const struct mma_scales *scales,
+                             uint32_t *const d[], const uint32_t *const a[],
+                             const uint32_t *const b[], const uint32_t *const c[],
+                             const struct mma_model *model) {
     enum { K = MMA_SPARSE_K };
     const int b_bytes = op->k * op->bits / 8, a_bytes = a_elements(op) * op->bits / 8;
     _Alignas(4) uint8_t ra[16 * K], rb[8 * K];
@@ -265,8 +282,9 @@ static void mma_float(const struct mma_sync *op, const struct mma_scales *scales
     gather(16, a_bytes, a, a_bytes / 8, true, ra);
     gather(16, b_bytes, b, b_bytes / 16, false, rb);
     unpack(op, op->a, ra, op->sparse ? held : fa, (size_t)(16 * a_elements(op)));
-    if (op->sparse)
-        spread(op, held, fa);
+    const char *bad = op->sparse ? spread(op, held, fa) : NULL;
+    if (bad)
+        return bad;
     unpack(op, op->b, rb, fb, (size_t)(8 * op->k));
     if (scales) {
         scale_rows(op, scales->a, fa, 16);
@@ -289,6 +307,7 @@ static void mma_float(const struct mma_sync *op, const struct mma_scales *scales
                               .accumulate = true};
     matrix_product(&p, model);
     put_d(op, d, (const float(*)[8])fd);
+    return NULL;
 }
 
 static int32_t int_element(const uint8_t *row, int bits, int e, bool is_signed) {
@@ -296,20 +315,25 @@ static int32_t int_element(const uint8_t *row, int bits, int e, bool is_signed) 
     return is_signed ? (int32_t)(code << (32 - bits)) >> (32 - bits) : (int32_t)code;
 }
 
-static void mma_int(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
-                    const uint32_t *const b[], const uint32_t *const c[]) {
+static const char *mma_int(const struct mma_sync *op, uint32_t *const d[],
+                           const uint32_t *const a[], const uint32_t *const b[],
+                           const uint32_t *const c[]) {
     enum { K = MMA_SPARSE_K };
     const int b_bytes = op->k * op->bits / 8, a_bytes = a_elements(op) * op->bits / 8;
     uint8_t ra[16 * 32], rb[8 * 64];
     int32_t ia[16][K], ib[K][8], id[16][8];
     gather(op->m, a_bytes, a, op->m * a_bytes / 128, true, ra);
     gather(op->m, b_bytes, b, b_bytes / 16, false, rb);
-    if (op->sparse)
-        memset(ia, 0, sizeof ia);
-    for (int k = 0; k < a_elements(op); k++)
-        for (int i = 0; i < op->m; i++)
-            ia[i][op->sparse ? op->columns[i][k] : k] =
+    for (int i = 0; i < op->m; i++) {
+        int32_t held[K];
+        for (int k = 0; k < a_elements(op); k++)
+            (op->sparse ? held : ia[i])[k] =
                 int_element(ra + i * a_bytes, op->bits, k, op->a_signed);
+        const char *bad =
+            op->sparse ? mma_sparse_row(op->columns[i], held, 1, op->k / 2, op->k, ia[i]) : NULL;
+        if (bad)
+            return bad;
+    }
     for (int k = 0; k < op->k; k++)
         for (int j = 0; j < 8; j++)
             ib[k][j] = int_element(rb + j * b_bytes, op->bits, k, op->b_signed);
@@ -334,20 +358,20 @@ static void mma_int(const struct mma_sync *op, uint32_t *const d[], const uint32
     for (int l = 0; l < LANES; l++)
         for (int i = 0; i < op->m / 4; i++)
             d[i][l] = (uint32_t)id[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)];
+    return NULL;
 }
 
-void mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
-              const uint32_t *const b[], const uint32_t *const c[], const struct mma_model *model) {
-    if (op->kind == MMA_INT)
-        mma_int(op, d, a, b, c);
-    else
-        mma_float(op, NULL, d, a, b, c, model);
+const char *mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+                     const uint32_t *const b[], const uint32_t *const c[],
+                     const struct mma_model *model) {
+    return op->kind == MMA_INT ? mma_int(op, d, a, b, c) : mma_float(op, NULL, d, a, b, c, model);
 }
 
-void mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f, uint32_t *const d[],
-                     const uint32_t *const a[], const uint32_t *const b[],
-                     const uint32_t *const c[], const struct mma_model *model) {
-    mma_float(op, f, d, a, b, c, model);
+const char *mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f,
+                            uint32_t *const d[], const uint32_t *const a[],
+                            const uint32_t *const b[], const uint32_t *const c[],
+                            const struct mma_model *model) {
+    return mma_float(op, f, d, a, b, c, model);
 }
 
 /* Bits of metadata to a row of A: four to a chunk of four elements of 16 or 8 bits, of two tf32, of
@@ -365,18 +389,19 @@ static uint32_t meta_code(const struct mma_sync *op, const uint32_t *words, int 
     return words[at / 32 * 2 + low] >> at % 32 & 15;
 }
 
-static const char *chunk_columns(const struct mma_sync *op, uint32_t code, bool ordered, int chunk,
-                                 uint8_t *out) {
+const char *mma_sparse_chunk(int bits, uint32_t code, bool ordered, int chunk, uint8_t *out) {
     const uint32_t index[2] = {code & 3, code >> 2};
-    if (op->bits == 32) { /* the two halves of one element */
+    if (bits == 32) { /* the two halves of one element */
         out[0] = (uint8_t)(2 * chunk + (code == 14));
         return code == 4 || code == 14 ? NULL : "metadata of tf32 are 0b0100 and 0b1110";
     }
-    if (index[0] == index[1] || (ordered && index[0] > index[1]))
-        return "the metadata name an element twice, or not in order";
-    const int run = op->bits == 4 ? 2 : 1; /* elements that an index stands for */
+    if (ordered && index[0] > index[1])
+        return "the metadata are not in order";
+    const int run = bits == 4 ? 2 : 1; /* elements that an index stands for */
     for (int s = 0; s < 2 * run; s++)
         out[s] = (uint8_t)((4 * chunk + (int)index[s / run]) * run + s % run);
+    if (index[0] == index[1])
+        memset(out + run, MMA_SPARSE_NOWHERE, (size_t)run);
     return NULL;
 }
 
@@ -389,7 +414,7 @@ const char *mma_sparse_columns(const struct mma_sync *op, bool ordered, const ui
     for (int i = 0; i < 16; i++)
         for (int c = 0; c < chunks; c++) {
             const uint32_t code = meta_code(op, meta + i % 8 * 4 + selector * threads, i, c);
-            const char *why = chunk_columns(op, code, ordered, c, &columns[i][c * held]);
+            const char *why = mma_sparse_chunk(op->bits, code, ordered, c, &columns[i][c * held]);
             if (why)
                 return why;
         }

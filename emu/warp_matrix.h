@@ -31,7 +31,7 @@ struct mma_element {
 const struct mma_element *mma_element_named(const char *name); /* NULL: none */
 
 enum mma_kind { MMA_FLOAT, MMA_INT };
-enum { MMA_SPARSE_K = 128 };
+enum { MMA_SPARSE_K = 128, MMA_SPARSE_NOWHERE = 255 };
 
 /* One form of mma.sync.  Elements of A and B: formats, or signedness of integers. */
 struct mma_sync {
@@ -57,13 +57,15 @@ struct mma_scales {
 /* NULL and the register counts when the ISA has this form, else a sentence. */
 const char *mma_sync_check(const struct mma_sync *op, int *a_regs, int *b_regs, int *c_regs,
                            int *d_regs);
-/* d = a * b + c; d may be c. */
-void mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
-              const uint32_t *const b[], const uint32_t *const c[], const struct mma_model *model);
+/* d = a * b + c; d may be c.  NULL, or what is wrong with a sparse A. */
+const char *mma_sync(const struct mma_sync *op, uint32_t *const d[], const uint32_t *const a[],
+                     const uint32_t *const b[], const uint32_t *const c[],
+                     const struct mma_model *model);
 /* The same with op->scales factors to a row. */
-void mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f, uint32_t *const d[],
-                     const uint32_t *const a[], const uint32_t *const b[],
-                     const uint32_t *const c[], const struct mma_model *model);
+const char *mma_sync_scaled(const struct mma_sync *op, const struct mma_scales *f,
+                            uint32_t *const d[], const uint32_t *const a[],
+                            const uint32_t *const b[], const uint32_t *const c[],
+                            const struct mma_model *model);
 /* Picks the factors from the words sa and sb of the lanes, as the selectors {byte, thread} say, in
  * format ue8m0 or ue4m3; NULL, or what is wrong with the selectors. */
 const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, const uint32_t *sa,
@@ -74,6 +76,17 @@ const char *mma_scales_pick(const struct mma_sync *op, enum num_fmt format, cons
  * or what is wrong with it. */
 const char *mma_sparse_columns(const struct mma_sync *op, bool ordered, const uint32_t *meta,
                                uint32_t selector, uint8_t columns[16][MMA_SPARSE_K / 2]);
+
+/* The columns that four bits of metadata name, for the chunk-th chunk of a row of elements of so
+ * many bits: 2 of 4, 1 of 2 (32 bits), 4 of 8 in pairs (4 bits); NULL, or what is wrong with them.
+ * Where both name one column, as CUTLASS writes for a chunk of zeros, the second has
+ * MMA_SPARSE_NOWHERE.
+ */
+const char *mma_sparse_chunk(int bits, uint32_t code, bool ordered, int chunk, uint8_t *out);
+/* n words, `step` apart, to their columns among k, zeros elsewhere; NULL, or that one without a
+ * column is not zero. */
+const char *mma_sparse_row(const uint8_t *column, const void *held, int step, int n, int k,
+                           void *out);
 
 /* ldmatrix .m8n16 and .m16n16 with .b8x16.b4x16_p64 or .b6x16_p32: 16 codes of 4 bits (in the first
  * 8 bytes of the row) or 6 (in 12) to 16 bytes, 4-bit ones in bits 5:2. */

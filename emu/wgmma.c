@@ -3,13 +3,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "wgmma.h"
 #include "tensormap.h"
+#include "warp_matrix.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { M = 64, MAX_N = 256, MAX_K = 32, LANES = 32 };
+enum { M = 64, MAX_N = 256, MAX_K = 64, LANES = 32 };
 
+/* Elements of a row of A that are there: 32 bytes. */
+static uint32_t held_of(const struct wgmma_form *f) {
+    return f->sparse ? f->k / 2 : f->k;
+}
 static uint32_t elem_of(const struct wgmma_form *f) {
-    return 32 / f->k;
+    return 32 / held_of(f);
 }
 
 const char *wgmma_check(const struct wgmma_form *f, int *d_regs, int *a_regs) {
@@ -18,8 +23,8 @@ const char *wgmma_check(const struct wgmma_form *f, int *d_regs, int *a_regs) {
     if (f->integer) {
         if (f->n > 32 && f->n % 16)
             return "integer N must be 8, 16, 24, 32, then up to 256 in steps of 16";
-        if (f->k != 32)
-            return "8-bit integers have k32";
+        if (held_of(f) != 32)
+            return f->sparse ? "sparse 8-bit integers have k64" : "8-bit integers have k32";
     } else {
         const bool half = f->a == NUM_F16 || f->a == NUM_BF16,
                    fp8 = f->a == NUM_E4M3 || f->a == NUM_E5M2;
@@ -27,8 +32,9 @@ const char *wgmma_check(const struct wgmma_form *f, int *d_regs, int *a_regs) {
             return "no wgmma of this type";
         if (fp8 ? f->b != NUM_E4M3 && f->b != NUM_E5M2 : f->a != f->b)
             return "no wgmma mixes these types";
-        if (f->k != (half ? 16u : fp8 ? 32u : 8u))
-            return "k must be 32 bytes: k16 for 16-bit, k8 for tf32, k32 for 8-bit types";
+        if (held_of(f) != (half ? 16u : fp8 ? 32u : 8u))
+            return "k must be 32 bytes: k16 for 16-bit, k8 for tf32, k32 for 8-bit types, and "
+                   "twice that with a sparse A";
         if (f->d_f16 && f->a != NUM_F16 && !fp8)
             return "D is f16 with f16 and 8-bit operands only";
     }
@@ -37,16 +43,16 @@ const char *wgmma_check(const struct wgmma_form *f, int *d_regs, int *a_regs) {
     return NULL;
 }
 
-static struct matrix_view view(const struct matrix_desc *d, bool mn, uint32_t rows,
-                               const struct wgmma_form *f) {
-    return mn ? (struct matrix_view){*d, true, f->k, rows * elem_of(f) / 16}
-              : (struct matrix_view){*d, false, rows, 2};
+static struct matrix_view view(const struct matrix_desc *d, bool mn, uint32_t rows, uint32_t k,
+                               uint32_t elem) {
+    return mn ? (struct matrix_view){*d, true, k, rows * elem / 16}
+              : (struct matrix_view){*d, false, rows, k * elem / 16};
 }
 struct matrix_view wgmma_view_a(const struct wgmma *w) {
-    return view(&w->a, w->a_mn, M, &w->form);
+    return view(&w->a, w->a_mn, M, held_of(&w->form), elem_of(&w->form));
 }
 struct matrix_view wgmma_view_b(const struct wgmma *w) {
-    return view(&w->b, w->b_mn, w->form.n, &w->form);
+    return view(&w->b, w->b_mn, w->form.n, w->form.k, elem_of(&w->form));
 }
 
 #define REFUSE(...)                                                                                \
@@ -93,6 +99,29 @@ static void unpack(const struct wgmma_form *f, bool is_a, bool negate, const uin
         out->f[i] = -out->f[i];
 }
 
+/* A at the columns that the metadata name, zeros elsewhere; NULL, or what is wrong with them. */
+static const char *expand_a(const struct wgmma *w, int row_step, int k_step, union numbers *a) {
+    static _Thread_local union numbers held;
+    const struct wgmma_form *f = &w->form;
+    const struct mma_sync op = {.k = (int)f->k, .bits = (int)(8 * elem_of(f))};
+    const uint32_t n = held_of(f);
+    memcpy(&held, a, sizeof(float) * M * n);
+    for (uint32_t warp = 0; warp < 4; warp++) {
+        uint8_t column[16][MMA_SPARSE_K / 2];
+        const char *bad = mma_sparse_columns(&op, true, w->meta[warp], w->selector, column);
+        if (bad)
+            return bad;
+        for (uint32_t i = 0; i < 16 && !bad; i++) {
+            const int row = (int)(16 * warp + i);
+            bad = mma_sparse_row(column[i], held.s + row * row_step, k_step, (int)n, (int)f->k,
+                                 a->s + row * (int)f->k);
+        }
+        if (bad)
+            return bad;
+    }
+    return NULL;
+}
+
 static void load_a(const struct wgmma *w, union numbers *a, int *row_step, int *k_step) {
     static _Thread_local uint8_t raw[M * 32];
     const struct matrix_view v = wgmma_view_a(w);
@@ -105,13 +134,13 @@ static void load_a(const struct wgmma *w, union numbers *a, int *row_step, int *
     } else {
         view_gather(&v, w->smem, raw);
     }
-    unpack(&w->form, true, w->neg_a, raw, M * w->form.k, a);
-    *row_step = w->a_mn ? 1 : (int)w->form.k;
+    unpack(&w->form, true, w->neg_a, raw, M * held_of(&w->form), a);
+    *row_step = w->a_mn ? 1 : (int)held_of(&w->form);
     *k_step = w->a_mn ? M : 1;
 }
 
 static void load_b(const struct wgmma *w, union numbers *b) {
-    static _Thread_local uint8_t raw[MAX_N * 32];
+    static _Thread_local uint8_t raw[MAX_N * 64];
     static _Thread_local union numbers rows;
     const struct matrix_view v = wgmma_view_b(w);
     const uint32_t n = w->form.n, k = w->form.k;
@@ -161,12 +190,19 @@ static void put_d(const struct wgmma *w, uint32_t d[M][MAX_N]) {
             }
 }
 
-void wgmma_run(const struct wgmma *w, const struct mma_model *model) {
+const char *wgmma_run(const struct wgmma *w, const struct mma_model *model) {
     static _Thread_local union numbers a, b;
     static _Thread_local uint32_t d[M][MAX_N];
     const struct wgmma_form *f = &w->form;
     int row_step, k_step;
     load_a(w, &a, &row_step, &k_step);
+    if (f->sparse) {
+        const char *bad = expand_a(w, row_step, k_step, &a);
+        if (bad)
+            return bad;
+        row_step = (int)f->k;
+        k_step = 1;
+    }
     load_b(w, &b);
     if (w->accumulate)
         get_d(w, d);
@@ -203,4 +239,5 @@ void wgmma_run(const struct wgmma *w, const struct mma_model *model) {
         matrix_product(&p, model);
     }
     put_d(w, d);
+    return NULL;
 }

@@ -37,6 +37,11 @@ expect 0 '^fma.rn.f32$' $run --forms -
 expect 0 '^fma .*PTX ISA: fma' ops
 expect 0 '^usage' --help
 
+# CTA n waits for CTA n - 1; one fits at a time. Started by number it always ends, otherwise in few seeds.
+chain="chain.ptx --grid 6 --block 32 --arg u32[6] --slots 1"
+expect 0 '^20 of 20 seeds clean$' $chain --in-order --seeds 20
+expect 1 '^[01] of 3 seeds clean$' $chain --max-steps 100000 --seeds 3
+
 # Wrong programs and command lines.
 expect 1 'outside every allocation' axpy.ptx --block 8 --arg u32:8 --arg f32:2 --arg 'f32[8]' --arg 'f32[4]'
 expect 1 'launch is refused' $run --smem 999999

@@ -320,7 +320,15 @@ static void test_sparse(void) {
               columns[9][2] == 4 && mma_sparse_columns(&forms[2], true, meta, 2, columns),
           "selectors 0 and 1 of a pair of threads");
     meta[5] = 0x44445444;
-    CHECK(mma_sparse_columns(&forms[2], false, meta, 0, columns), "one element twice");
+    uint32_t two[2] = {7, 0}, row[4];
+    CHECK(!mma_sparse_columns(&forms[2], false, meta, 0, columns), "one element twice");
+    const uint8_t *twice = memchr(columns, MMA_SPARSE_NOWHERE, sizeof columns);
+    CHECK(twice && !mma_sparse_row((const uint8_t[]){1, MMA_SPARSE_NOWHERE}, two, 1, 2, 4, row) &&
+              row[1] == 7 && !row[0] && !row[2] && !row[3],
+          "the second is zero");
+    two[1] = 1;
+    CHECK(mma_sparse_row((const uint8_t[]){1, MMA_SPARSE_NOWHERE}, two, 1, 2, 4, row),
+          "the second is not");
     meta[5] = 0x44441444;
     CHECK(!mma_sparse_columns(&forms[2], false, meta, 0, columns) &&
               mma_sparse_columns(&forms[2], true, meta, 0, columns),

@@ -8,8 +8,8 @@
 enum { SMEM = 232448, L = 32 };
 
 static uint8_t smem[SMEM];
-static double ma[64][32], mb[256][32], md[64][256];
-static uint32_t D[4][128][L], A[4][4][L];
+static double ma[64][64], mb[256][64], md[64][256];
+static uint32_t D[4][128][L], A[4][4][L], meta[4][L];
 
 static uint64_t descriptor(const struct layout *l, uint32_t start, uint32_t lbo, uint32_t sbo) {
     return (uint64_t)(start >> 4) | (uint64_t)(lbo >> 4) << 16 | (uint64_t)(sbo >> 4) << 32 |
@@ -42,16 +42,49 @@ static void d_place(int w, int l, int i, int *row, int *col) {
     *col = (i / 4) * 8 + (l % 4) * 2 + (i & 1);
 }
 
+/* Sparse storage, as the ISA writes it: of a chunk of four elements (tf32: two) the places of those
+ * that are held, and where those four bits lie in the registers of the row's warp. */
+static void put_metadata(uint32_t elem, int m, int chunk, uint32_t selector, uint32_t code) {
+    const int row = m % 16, g = row % 8, upper = row >= 8;
+    uint32_t *word = meta[m / 16];
+    if (elem > 1)
+        word[4 * g + 2 * (int)selector + chunk / 4] |= code << (4 * (chunk % 4) + 16 * upper);
+    else
+        word[4 * g + 2 * (chunk / 8) + upper] |= code << 4 * (chunk % 8);
+}
+/* Column of the k-th element that row m holds. */
+static int column_of(const struct wgmma_form *f, uint32_t elem, int m, int k, uint32_t selector) {
+    static int pair[2]; /* of this chunk */
+    if (!f->sparse)
+        return k;
+    if (elem == 4) {
+        const uint32_t odd = unit_random() % 2;
+        put_metadata(elem, m, k, selector, odd ? 14 : 4);
+        return 2 * k + (int)odd;
+    }
+    if (k % 2 == 0) {
+        pair[0] = (int)(unit_random() % 3);
+        pair[1] = pair[0] + 1 + (int)(unit_random() % (uint32_t)(3 - pair[0]));
+        put_metadata(elem, m, k / 2, selector, (uint32_t)(pair[0] | pair[1] << 2));
+    }
+    return k / 2 * 4 + pair[k % 2];
+}
+
 static void run(const struct wgmma_form *f, const struct layout *la, bool a_mn,
                 const struct layout *lb, bool b_mn, bool accumulate, bool neg_a, bool neg_b) {
-    const uint32_t elem = 32 / f->k, start_a = 1024, start_b = 100 * 1024;
+    const uint32_t held = f->sparse ? f->k / 2 : f->k, elem = 32 / held;
+    const uint32_t start_a = 1024, start_b = 100 * 1024, selector = elem > 1 ? f->n / 8 % 2 : 0;
     uint32_t lbo_a, sbo_a, lbo_b, sbo_b;
     layout_strides(la, a_mn, 64, elem, &lbo_a, &sbo_a);
     layout_strides(lb, b_mn, f->n, elem, &lbo_b, &sbo_b);
+    if (f->sparse && b_mn && lb->span > 16)
+        lbo_b += 2 * sbo_b; /* twice as many rows of K */
+    memset(ma, 0, sizeof ma);
+    memset(meta, 0, sizeof meta);
     for (int m = 0; m < 64; m++)
-        for (int k = 0; k < (int)f->k; k++) {
+        for (int k = 0; k < (int)held; k++) {
             uint8_t code[4] = {0};
-            ma[m][k] = value(f, true, code);
+            ma[m][column_of(f, elem, m, k, selector)] = value(f, true, code);
             if (f->a_regs)
                 put_a_register(elem, m, k, code);
             else
@@ -76,6 +109,7 @@ static void run(const struct wgmma_form *f, const struct layout *la, bool a_mn,
                       .neg_a = neg_a,
                       .neg_b = neg_b,
                       .accumulate = accumulate,
+                      .selector = selector,
                       .smem = smem};
     uint32_t *d[4][128];
     const uint32_t *a[4][4];
@@ -86,6 +120,7 @@ static void run(const struct wgmma_form *f, const struct layout *la, bool a_mn,
             a[warp][i] = A[warp][i];
         w.d[warp] = d[warp];
         w.a_reg[warp] = a[warp];
+        w.meta[warp] = meta[warp];
         for (int l = 0; l < L; l++)
             for (int i = 0; i < (int)f->n / 2; i++) {
                 int row, col;
@@ -109,7 +144,8 @@ static void run(const struct wgmma_form *f, const struct layout *la, bool a_mn,
     CHECK(ok, "%s", why);
     if (!ok)
         return;
-    wgmma_run(&w, NULL);
+    no = wgmma_run(&w, NULL);
+    CHECK(!no, "%s", no);
     long bad = 0;
     for (int warp = 0; warp < 4; warp++)
         for (int l = 0; l < L; l++)
@@ -125,8 +161,9 @@ static void run(const struct wgmma_form *f, const struct layout *la, bool a_mn,
                                : (double)num_float(D[warp][i][l]);
                 bad += got != want;
             }
-    CHECK(bad == 0, "%s n%u A %s%s B %s%s: %ld differ", f->integer ? "int" : num_name(f->a), f->n,
-          f->a_regs ? "registers" : la->name, a_mn ? " MN" : "", lb->name, b_mn ? " MN" : "", bad);
+    CHECK(bad == 0, "%s%s n%u A %s%s B %s%s: %ld differ", f->integer ? "int" : num_name(f->a),
+          f->sparse ? " sparse" : "", f->n, f->a_regs ? "registers" : la->name, a_mn ? " MN" : "",
+          lb->name, b_mn ? " MN" : "", bad);
 }
 
 static void test_products(void) {
@@ -144,14 +181,18 @@ static void test_products(void) {
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
         for (size_t j = 0; j < sizeof ns / sizeof ns[0]; j++)
             for (int layout = 0; layout < 4; layout++)
-                for (int regs = 0; regs < 2; regs++) {
+                for (int how = 0; how < 4; how++) {
                     struct wgmma_form f = forms[i];
                     f.n = ns[j];
-                    f.a_regs = regs;
+                    f.a_regs = how & 1;
+                    f.sparse = how & 2;
                     const bool half = f.k == 16;
-                    const bool a_mn = half && !regs && unit_random() % 2;
+                    f.k *= f.sparse ? 2 : 1;
+                    const bool a_mn = half && !f.a_regs && unit_random() % 2;
                     const bool b_mn =
                         half && f.n * 2 % layouts[layout].span == 0 && unit_random() % 2;
+                    if (f.sparse && !b_mn && layouts[layout].span == 32)
+                        continue; /* 64 bytes of K in a swizzle of 32 */
                     run(&f, &layouts[unit_random() % 4], a_mn, &layouts[layout], b_mn,
                         unit_random() % 4 != 0, !f.integer && unit_random() % 3 == 0,
                         !f.integer && unit_random() % 3 == 0);
@@ -168,6 +209,8 @@ static void test_refusals(void) {
         {.n = 8, .k = 16, .a = NUM_E4M3, .b = NUM_E4M3},
         {.n = 8, .k = 32, .a = NUM_E2M1, .b = NUM_E2M1},
         {.n = 40, .k = 32, .integer = true},
+        {.n = 8, .k = 16, .a = NUM_BF16, .b = NUM_BF16, .sparse = true},
+        {.n = 8, .k = 32, .integer = true, .sparse = true},
     };
     int x, y;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -181,6 +224,16 @@ static void test_refusals(void) {
     CHECK(!wgmma_prepare(&w, d, d, why, sizeof why) && strstr(why, "registers"), "%s", why);
     w = (struct wgmma){.form = {.n = 8, .k = 16, .a = NUM_F16, .b = NUM_F16}, .b_mn = true};
     CHECK(!wgmma_prepare(&w, d, d, why, sizeof why) && strstr(why, "whole swizzle"), "%s", why);
+    w.form = (struct wgmma_form){.n = 8, .k = 32, .a = NUM_F16, .b = NUM_F16, .sparse = true};
+    w.b_mn = false;
+    const uint64_t narrow = descriptor(&layouts[1], 0, 0, 256);
+    CHECK(!wgmma_prepare(&w, d, narrow, why, sizeof why) && strstr(why, "wider"), "%s", why);
+    static const uint32_t twice[L]; /* index 0 and 0 */
+    w.meta[0] = twice;
+    w.smem = smem;
+    memset(smem, 0x11, sizeof smem);
+    const char *wrong = wgmma_run(&w, NULL);
+    CHECK(wrong && strstr(wrong, "twice"), "metadata");
     CHECK(!wgmma_prepare(&w, d, 0x4000404000000040ull, why, sizeof why) && strstr(why, "reserved"),
           "%s", why);
 }

@@ -90,3 +90,26 @@ extern "C" __global__ void atomics(const u32 *in, u32 *out) {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" : : "l"(g), "r"(b) : "memory");
     asm volatile("{ .reg .f32 x; mov.b32 x, %1; red.global.add.f32 [%0], x; }" : : "l"(g), "r"(b) : "memory");
 }
+
+// Does a warp count twice in one phase of a barrier, by bar.arrive and then bar.sync? Warp 0 does both
+// for 64 threads; warp 1 arrives only when warp 0 has not passed in a long time. 1: it counts twice.
+extern "C" __global__ void named(const u32 *in, u32 *out) {
+    __shared__ u32 passed, seen;
+    sink s = sink_open(out);
+    if (threadIdx.x == 0)
+        passed = seen = 0;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        asm volatile("bar.arrive 1, 64; bar.sync 1, 64;" : : : "memory");
+        atomicExch(&passed, 1);
+    } else {
+        u32 now = 0;
+        for (int k = 0; k < 100000 && !now; k++)
+            now = atomicAdd(&passed, 0);
+        atomicMax(&seen, now);
+        if (!now)
+            asm volatile("bar.arrive 1, 64;" : : : "memory");
+    }
+    __syncthreads();
+    put(&s, seen);
+}
