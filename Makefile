@@ -69,8 +69,9 @@ $(BUILD)/libgqa.so: $(LIB_OBJ)
 .PHONY: all check lint fmt clean install
 all: $(ALL) $(TESTS)
 
+# Tests find the emulator of this build, wherever their programs lie; another may be named.
 check: all $(CHECKS)
-	@scripts/run-tests $(TESTS)
+	@GQA_CUDA_EMU="$${GQA_CUDA_EMU:-$(abspath $(BUILD))/libcuda-emu.so}" scripts/run-tests $(TESTS)
 
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 
