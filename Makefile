@@ -23,7 +23,6 @@ CFLAGS_ALL = -std=c11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -pthread -MMD -MP
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
 LIBS    := -lm
-NVCC    ?= $(shell command -v nvcc || ls -d .cuda/*/bin/nvcc .cuda/bin/nvcc 2>/dev/null | head -1)
 
 # What the parts fill in.
 ALL     :=# files that `make` builds
