@@ -64,7 +64,7 @@ static const struct scenario {
     {"grid-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_GRID, 0, LARGE},
     {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, WHOLE},
     {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, LARGE},
-    {"extras", {300, 45}, 2, 1, 2, 7, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, SCALES_1},
+    {"extras", {300, 45}, 2, 2, 2, 7, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, SCALES_1},
     {"extras-cluster", {300, 45}, 2, 2, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, SCALES_2},
     {"extras-csr", {300, 45}, 2, 2, 1, -8, 96, GQA_SPLIT_INVARIANT, GQA_REDUCE_KERNEL, 0, SCALES_3},
     {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, LARGE},
