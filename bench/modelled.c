@@ -114,7 +114,6 @@ static bool plan(const struct shape *s, struct gqa_plan_info *info) {
 }
 
 static void model_shape(const struct shape *s) {
-    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
     struct gqa_plan_info info;
     state.half =
         (size_t)s->batch * (size_t)s->kv_heads * (size_t)s->kv_len * (size_t)s->head_dim * 2;
@@ -127,8 +126,8 @@ static void model_shape(const struct shape *s) {
     }
     const double us = us_of(options.floor ? floor_step : step);
     printf("%d %d/%d %d %lld,%s,%s %d,%.2f", s->batch, s->q_heads, s->kv_heads, s->head_dim,
-           (long long)s->kv_len, options.floor ? "floor" : info.kernel, names[info.reduction],
-           info.splits, us);
+           (long long)s->kv_len, options.floor ? "floor" : info.kernel,
+           gqa_reduction_name(info.reduction), info.splits, us);
     if (s->measured > 0) {
         const double off = us / s->measured - 1;
         printf(",%.2f,%+.1f%%", s->measured, 100 * off);
@@ -176,10 +175,9 @@ static bool sweep_row(const char *line, struct shape *s) {
         return false;
     if (strchr(way, ':'))
         strncat(s->kernel, strchr(way, ':'), sizeof s->kernel - strlen(s->kernel) - 1);
-    s->reduction = !strcmp(reduction, "cluster")  ? GQA_REDUCE_CLUSTER
-                   : !strcmp(reduction, "grid")   ? GQA_REDUCE_GRID
-                   : !strcmp(reduction, "kernel") ? GQA_REDUCE_KERNEL
-                                                  : GQA_REDUCE_NONE;
+    s->reduction = GQA_REDUCE_GRID;
+    while (s->reduction > GQA_REDUCE_NONE && strcmp(reduction, gqa_reduction_name(s->reduction)))
+        s->reduction--;
     return true;
 }
 

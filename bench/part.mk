@@ -14,7 +14,7 @@ $(STREAM).cubin: $(STREAM).ptx
 	@$(PTXAS) $(PTXAS_FLAGS) -arch=sm_90 $< -o $@
 
 $(BUILD)/tools/space_cuda.o: CFLAGS_ALL += -DSTREAM_IMAGE='"$(STREAM).cubin"' -DSTREAM_TEXT='"$(STREAM).ptx"' -DSTREAM_SIZED='"$(if $(NVCC),1,0)"'
-$(BUILD)/tools/space_cuda.o: $(STREAM_IMAGES)
+$(BUILD)/tools/space_cuda.o: $(BUILD)/with_nvcc $(STREAM_IMAGES)
 
 $(eval $(call cc_rule,bench,-D_GNU_SOURCE -Iinclude -Itools))
 ALL += $(BUILD)/sweep

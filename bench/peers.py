@@ -129,9 +129,6 @@ PEERS = {"gqa": ours(), "gqa-pdl": ours(pdl=gqa.PDL_ON), "gqa-nopdl": ours(pdl=g
          "cudnn": sdpa(SDPBackend.CUDNN_ATTENTION), "flash": sdpa(SDPBackend.FLASH_ATTENTION)}
 
 
-REDUCTIONS = ["auto", "none", "kernel", "atomic", "cluster", "grid"]
-
-
 def check(call, x):
     got = call(0).float().reshape(x.q.shape[0], x.q.shape[1], -1)
     expected = x.expected()
@@ -195,7 +192,7 @@ def report(shape, names, x, best, why, plan, writer):
     cells = [f"{best[n]:9.2f}" if n in best else f"{'-':>9}" for n in names]
     ratios = {n: base / best[n] for n in names if base and n in best and n.startswith("gqa")}
     p = next(iter(plan.values()), None)
-    note = f"{p.kernel.decode()} x{p.splits} {REDUCTIONS[p.reduction]}" if p else ""
+    note = f"{p.kernel.decode()} x{p.splits} {gqa.reduction_name(p.reduction)}" if p else ""
     print(f"{shape_name(shape):20}{' '.join(cells)}  "
           f"{' '.join(f'{r:6.2f}' for r in ratios.values())}  {note}")
     for name, reason in why.items():

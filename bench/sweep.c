@@ -101,7 +101,6 @@ static struct gqa_tensors plain_tensors(void) {
 
 static void add(const struct shape *s, const char *kernel, enum gqa_split_mode mode, int splits,
                 enum gqa_reduction reduction, enum gqa_pdl pdl) {
-    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
     struct gqa_problem p = gqa_problem_init();
     struct candidate *c = &state.list[state.count];
     if (state.count == MAX_CANDIDATES)
@@ -129,8 +128,8 @@ static void add(const struct shape *s, const char *kernel, enum gqa_split_mode m
     }
     snprintf(c->name, sizeof c->name, "%s,%s%s %s %d%s%s", info.kernel,
              mode == GQA_SPLIT_AUTO && reduction == GQA_REDUCE_AUTO ? "auto=" : "",
-             names[info.reduction], mode == GQA_SPLIT_FIXED ? "splits" : "shares", info.splits,
-             kernel && strchr(kernel, ':') ? strchr(kernel, ':') : "", pdl_names[pdl]);
+             gqa_reduction_name(info.reduction), mode == GQA_SPLIT_FIXED ? "splits" : "shares",
+             info.splits, kernel && strchr(kernel, ':') ? strchr(kernel, ':') : "", pdl_names[pdl]);
     state.count++;
 }
 

@@ -13,7 +13,7 @@ $(BUILD)/generate $(BUILD)/test_generate: $(BUILD)/%: $(BUILD)/examples/%.o $(EX
 	$(CC) $(LDFLAGS_ALL) $^ -ljansson $(LIBS) -o $@
 
 # The same model on the Blackwell kernels, in the emulator.
-$(BUILD)/tests/test_emulated: examples/test_emulated $(BUILD)/generate $(if $(NVCC),$(BUILD)/libcuda-emu.so)
+$(BUILD)/tests/test_emulated: $(BUILD)/with_nvcc examples/test_emulated $(BUILD)/generate $(if $(NVCC),$(BUILD)/libcuda-emu.so)
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec examples/test_emulated $(BUILD) $(if $(NVCC),yes,no)\n' >$@
 	@chmod +x $@

@@ -273,6 +273,9 @@ GQA_API size_t gqa_type_bytes(enum gqa_type type);
 /* "f32", "bf16", "f16", "e4m3", "e5m2"; "?" for a value that is no type. */
 GQA_API const char *gqa_type_name(enum gqa_type type);
 
+/* "auto", "none", "kernel", "atomic", "cluster", "grid"; "?" for a value that is no reduction. */
+GQA_API const char *gqa_reduction_name(enum gqa_reduction reduction);
+
 /* --- Devices (src/api.c) -------------------------------------------------------------------- */
 
 typedef struct gqa_device gqa_device;

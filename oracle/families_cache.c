@@ -24,6 +24,11 @@ static void pages(struct families *f) {
     LENS(&c, 0, 16, 32);
     set_pages(&c, GQA_PAGED_TABLE, 16);
     push(f, &c);
+    c = named("rows of 64 bytes in pages of an odd number", "page/7-e4m3");
+    LENS(&c, 0, 20, 33, 16);
+    set_pages(&c, GQA_PAGED_TABLE, 7);
+    c.p.kv_type = GQA_E4M3;
+    push(f, &c);
     c = named("lengths from last_page_len alone", "page/csr-last-page-len");
     LENS(&c, 20, 33, 16, 1, 0, 47);
     set_pages(&c, GQA_PAGED_CSR, 16);

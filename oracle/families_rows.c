@@ -245,14 +245,11 @@ static void splits(struct families *f) {
     set_heads(&c, 4, 1, 64, 0);
     c.p.kv_len_expected = 1;
     push(f, &c);
-    static const int reductions[] = {GQA_REDUCE_NONE, GQA_REDUCE_KERNEL, GQA_REDUCE_ATOMIC,
-                                     GQA_REDUCE_CLUSTER, GQA_REDUCE_GRID};
-    static const char *const names[] = {"none", "kernel", "atomic", "cluster", "grid"};
-    for (int i = 0; i < COUNT(reductions); i++) {
-        c = named("every way to merge splits", "split/reduce-%s", names[i]);
+    for (enum gqa_reduction r = GQA_REDUCE_NONE; r <= GQA_REDUCE_GRID; r++) {
+        c = named("every way to merge splits", "split/reduce-%s", gqa_reduction_name(r));
         LENS(&c, 0, 1000, 0, 70);
         set_heads(&c, 8, 2, 128, 0);
-        c.p.reduction = (enum gqa_reduction)reductions[i];
+        c.p.reduction = r;
         push(f, &c);
     }
 }

@@ -5,7 +5,7 @@ LIBDIR ?= $(PREFIX)/lib
 TO = $(DESTDIR)$(1)
 
 TESTS += packaging/test_install
-export BUILD CC SAN
+export BUILD CC SAN NVCC
 
 install: all
 	install -d $(call TO,$(PREFIX)/bin) $(call TO,$(PREFIX)/include) \

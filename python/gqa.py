@@ -123,6 +123,7 @@ def _load():
     error = POINTER(_Error)
     for name, result, *arguments in (
             ("status_name", c_char_p, c_int),
+            ("reduction_name", c_char_p, c_int),
             ("problem_pack", None, POINTER(Problem), c_int),
             ("device_open", c_int, c_char_p, POINTER(DeviceOptions), POINTER(c_void_p), error),
             ("device_close", None, c_void_p),
@@ -146,6 +147,11 @@ def _call(function, *arguments):
     status = function(*arguments, byref(err))
     if status:
         raise Error(status, err.message.decode())
+
+
+def reduction_name(reduction):
+    """Of a REDUCE_ constant, as the command line has it."""
+    return _lib.gqa_reduction_name(reduction).decode()
 
 
 class Device:

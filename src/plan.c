@@ -97,6 +97,12 @@ static bool row_fits(const struct kernel_row *row, const struct gqa_problem *p, 
                   gqa_type_name(p->kv_type), gqa_type_name(q_wanted), gqa_type_name(p->q_type));
     if (row->head_dim < widest)
         return no(why, size, "it holds heads up to %d wide, not %d", row->head_dim, widest);
+    const int row_bytes = row->head_dim * (int)gqa_type_bytes(row->kv_type);
+    if (row->arch >= KERNEL_sm100 && p->paging && p->page_size % 2 && row_bytes < 128)
+        return no(why, size,
+                  "pages of %d tokens: it would copy one row of %d bytes at a time, to "
+                  "addresses that must be multiples of 128",
+                  p->page_size, row_bytes);
     return true;
 }
 

@@ -37,6 +37,11 @@ const char *gqa_type_name(enum gqa_type type) {
     return (unsigned)type <= GQA_E5M2 ? names[type] : "?";
 }
 
+const char *gqa_reduction_name(enum gqa_reduction reduction) {
+    static const char *const names[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
+    return (unsigned)reduction <= GQA_REDUCE_GRID ? names[reduction] : "?";
+}
+
 /* a * b, or INT64_MAX where it does not fit: a stride that problem_normalise refuses. */
 static int64_t times(int64_t a, int64_t b) {
     int64_t r;

@@ -7,6 +7,12 @@ TESTS += $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/internal.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
 
+# The emulator is of one part, and so is a process: Hopper's kernels in one of their own.
+$(BUILD)/tests/test_relay_sm90: tests/part.mk $(BUILD)/tests/test_relay
+	@printf '#!/bin/sh\nexec $(BUILD)/tests/test_relay emu:sm_90a gqa_decode_sm90_bf16_d128_g8\n' >$@
+	@chmod +x $@
+TESTS += $(BUILD)/tests/test_relay_sm90
+
 # What builds for itself, without sanitizers, says the same in every build.
 ifeq ($(SAN),)
 TESTS += tests/test_header tests/test_neon tests/test_avx512 tests/test_dev tests/test_perfetto

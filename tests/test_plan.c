@@ -252,6 +252,22 @@ TEST(refused_grids_say_why) {
     }
 }
 
+/* Bulk tensor copies go to multiples of 128 bytes; a kernel for wider heads takes such pages. */
+TEST(odd_pages_of_narrow_rows_go_to_wider_kernels) {
+    struct gqa_problem p = shape(1, 8, 1, 64, 4096);
+    p.kv_type = GQA_E4M3;
+    p.paging = GQA_PAGED_TABLE;
+    p.table_stride = 4096;
+    gqa_device *device = planner("plan:sm_100a");
+    for (p.page_size = 1; device && p.page_size <= 4; p.page_size++) {
+        gqa_problem_pack(&p, GQA_HND);
+        const struct gqa_plan_info info = plan(device, &p);
+        if (!strstr(info.kernel, p.page_size % 2 ? "sm100_e4m3_d128" : "sm100_e4m3_d64"))
+            FAIL("pages of %d: %s", p.page_size, info.kernel);
+    }
+    gqa_device_close(device);
+}
+
 /* Caches that fit one split are planned like longer ones, where the second kernel is asked for. */
 TEST(short_invariant_rows_are_planned) {
     for (int d = 1; d < DEVICES; d++)

@@ -358,6 +358,12 @@ TEST(visible_keys_are_those_of_the_definition) {
                     }
 }
 
+TEST(reduction_names) {
+    CHECK(!strcmp(gqa_reduction_name(GQA_REDUCE_AUTO), "auto") &&
+          !strcmp(gqa_reduction_name(GQA_REDUCE_GRID), "grid") &&
+          !strcmp(gqa_reduction_name((enum gqa_reduction)(GQA_REDUCE_GRID + 1)), "?"));
+}
+
 TEST(type_names_and_sizes) {
     CHECK_INT(gqa_type_bytes(GQA_F32), 4);
     CHECK_INT(gqa_type_bytes(GQA_BF16), 2);

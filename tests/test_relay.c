@@ -6,7 +6,9 @@
  * Hopper's kernels behind kernels that write no more than GQA_PDL_EARLY allows: queries, and K and
  * V of the query tokens. They lie there as NaN before.
  *
- *   test_relay [DEVICE [KERNEL...]]      emu:sm_100a, the Blackwell kernels */
+ *   test_relay [DEVICE [KERNEL...]]      emu:sm_100a, the Blackwell kernels
+ *
+ * An emulated DEVICE is that of GQA_CUDA_EMU, which `make check` sets. */
 #include "../oracle/compare.h"
 #include "../oracle/memory_cuda.h"
 #include "../oracle/ref.h"

@@ -6,8 +6,6 @@
 #include "shape.h"
 #include "table.h"
 
-static const char *const reductions[] = {"auto", "none", "kernel", "atomic", "cluster", "grid"};
-
 static const char *const pdl_names[] = {"off", "on", "early"};
 
 static void print_plan(const struct gqa_plan_info *info, const char *device,
@@ -25,7 +23,7 @@ static void print_plan(const struct gqa_plan_info *info, const char *device,
                "work items   %lld\nreduction    %s\nPDL          %s\nworkspace    %zu bytes\n"
                "reason       %s\n",
                device, info->kernel, info->splits, length, (long long)info->work_items,
-               reductions[info->reduction], pdl_names[info->pdl], info->workspace_bytes,
+               gqa_reduction_name(info->reduction), pdl_names[info->pdl], info->workspace_bytes,
                info->reason);
         return;
     }
@@ -35,7 +33,7 @@ static void print_plan(const struct gqa_plan_info *info, const char *device,
     table_add(t, "%d", info->splits);
     table_add(t, "%lld", (long long)info->split_tokens);
     table_add(t, "%lld", (long long)info->work_items);
-    table_add(t, "%s", reductions[info->reduction]);
+    table_add(t, "%s", gqa_reduction_name(info->reduction));
     table_add(t, "%s", pdl_names[info->pdl]);
     table_add(t, "%zu", info->workspace_bytes);
     table_add(t, "%s", info->reason);

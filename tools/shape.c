@@ -11,8 +11,7 @@ static const char *const paging_names[] = {"contiguous", "table", "csr", NULL};
 static const char *const scales_names[] = {"none", "tensor", "head", "batch-head", NULL};
 static const char *const base_names[] = {"e", "2", NULL};
 static const char *const split_names[] = {"auto", "fixed", "invariant", NULL};
-static const char *const reduction_names[] = {"auto",    "none", "kernel", "atomic",
-                                              "cluster", "grid", NULL};
+static const char *reduction_names[GQA_REDUCE_GRID + 2]; /* of gqa_reduction_name */
 static const char *const pdl_names[] = {"auto", "off", "on", "early", NULL};
 static const char *const precision_names[] = {"fast", "exact", NULL};
 
@@ -59,6 +58,8 @@ static int size_flags(struct shape *s, struct flag *out) {
 
 static int option_flags(struct shape *s, struct flag *out) {
     struct gqa_problem *p = &s->p;
+    for (int r = 0; r <= GQA_REDUCE_GRID; r++)
+        reduction_names[r] = gqa_reduction_name((enum gqa_reduction)r);
     const struct flag flags[] = {
         HEADING("What is computed"),
         CHOICE("o-type", &s->o_type, row_type_names, "element type of the output (as Q)"),

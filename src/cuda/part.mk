@@ -58,8 +58,16 @@ $(CUDA)/$(1).cubin: $(CUDA)/$(1).ptx
 endef
 $(foreach n,$(CUDA_PTX),$(eval $(call cuda_rules,$(n))))
 
+# Whether this folder was built with nvcc: what differs without depends on it. Once it was, it may
+# not be built without, or one make would take the kernels from under another's tests.
+$(BUILD)/with_nvcc: FORCE_IMAGES
+	@mkdir -p $(@D)
+	@was=$$(cat $@ 2>/dev/null); is=$(if $(NVCC),yes,no); if [ "$$was $$is" = 'yes no' ]; then \
+	  echo "$(BUILD) has GPU kernels, and now there is no nvcc: say NVCC=/path/to/nvcc, or BUILD= another folder" >&2; exit 1; fi; \
+	  [ "$$was" = $$is ] || echo $$is >$@
+
 # Which rows have images: kernels.c asks per row.
-$(CUDA)/images.h: src/cuda/instances.def src/cuda/part.mk FORCE_IMAGES
+$(CUDA)/images.h: $(BUILD)/with_nvcc src/cuda/instances.def src/cuda/part.mk FORCE_IMAGES
 	@mkdir -p $(@D)
 	@{ $(foreach n,$(CUDA_NAMES) $(CUDA_TRACED),echo "#define GQA_HAS_$(n) $(if $(filter $(n),$(CUDA_CUBIN)),1,$(if $(filter $(n),$(CUDA_PTX)),PTX,0))";) } > $@.new
 	@cmp -s $@.new $@ || mv $@.new $@; rm -f $@.new

@@ -27,15 +27,17 @@ enum { FAILED = 1, REFUSED = 3, MAX_LENS = 8 };
 
 /* Lengths are in tokens; a scenario without tails (WHOLE) has only full tiles of 128, so that
  * whatever is brought into shared memory is used. LARGE scores: maxima grow by much, and
- * accumulators are rescaled. FLAT: every tail counts. */
+ * accumulators are rescaled. FLAT: every tail counts. SCALES_N: flat, with what no other has: K's
+ * scales of kind N and V's of the next, a softcap, a window, sinks, an LSE of base 2. */
 static const struct scenario {
     const char *name;
     int lens[MAX_LENS];
-    int batch, kv_heads, q_tokens, page_size, splits; /* pages < 0: page_indptr, page_indices */
+    int batch, kv_heads, q_tokens, page_size; /* pages < 0: page_indptr, page_indices */
+    int splits;                               /* INVARIANT: their tokens */
     enum gqa_split_mode mode;
     enum gqa_reduction reduction;
     int sms; /* of the part: few make persistent CTAs take several parts */
-    enum { WHOLE, LARGE, FLAT } kind;
+    enum { WHOLE, LARGE, FLAT, SCALES_1, SCALES_2, SCALES_3 } kind;
 } scenarios[] = {
     {"output", {1024}, 1, 1, 1, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, WHOLE},
     {"output-tails", {837, 45, 1, 0}, 4, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, FLAT},
@@ -62,6 +64,9 @@ static const struct scenario {
     {"grid-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_GRID, 0, LARGE},
     {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, WHOLE},
     {"atomic-paged", {500, 33}, 2, 1, 1, 16, 4, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, LARGE},
+    {"extras", {300, 45}, 2, 2, 2, 7, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, SCALES_1},
+    {"extras-cluster", {300, 45}, 2, 2, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, SCALES_2},
+    {"extras-csr", {300, 45}, 2, 2, 1, -8, 96, GQA_SPLIT_INVARIANT, GQA_REDUCE_KERNEL, 0, SCALES_3},
     {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, LARGE},
 };
 
@@ -96,6 +101,15 @@ static bool read_name(const char *kernel, struct test_case *c, int *arch) {
     return c->p.kv_type != GQA_F32;
 }
 
+static void add_extras(struct gqa_problem *p, int scales) {
+    p->k_scales = (enum gqa_scales)scales;
+    p->v_scales = (enum gqa_scales)(scales % 3 + 1);
+    p->softcap = 20;
+    p->window_left = 100;
+    p->has_sinks = 1;
+    p->lse_base = GQA_BASE_2;
+}
+
 static bool make_case(const struct scenario *s, const char *kernel, struct test_case *c,
                       int *arch) {
     bool is_equal = true;
@@ -113,9 +127,14 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
                                      : GQA_CONTIGUOUS;
     c->p.page_size = abs(s->page_size);
     c->p.split_mode = s->mode;
-    c->p.splits = s->splits;
+    if (s->mode == GQA_SPLIT_INVARIANT)
+        c->p.split_tokens = s->splits;
+    else
+        c->p.splits = s->splits;
     c->p.reduction = s->reduction;
     c->p.kernel = kernel;
+    if (s->kind >= SCALES_1)
+        add_extras(&c->p, 1 + s->kind - SCALES_1);
     c->data = s->kind == LARGE ? CASE_LARGE_SCORES : CASE_NORMAL_DATA;
     c->p.batch = s->batch;
     c->lens_count = s->batch < MAX_LENS ? s->batch : MAX_LENS; /* and again from the first */

@@ -13,7 +13,7 @@ $(BUILD)/truth/truth: $(TRUTH)/truth.c $(TRUTH)/programs.def
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -isystem $(CUDA_INCLUDE) $< $(LDFLAGS_ALL) -lm -ldl -o $@
 
 # The test itself: a script, so that the part and the paths are set where the runner calls it.
-$(BUILD)/tests/test_truth: $(if $(NVCC),$(BUILD)/truth/truth $(TRUTH_PTX) $(BUILD)/libcuda-emu.so)
+$(BUILD)/tests/test_truth: $(BUILD)/with_nvcc $(if $(NVCC),$(BUILD)/truth/truth $(TRUTH_PTX) $(BUILD)/libcuda-emu.so)
 	@mkdir -p $(@D)
 	@printf '%s\n' '#!/bin/sh' $(if $(NVCC),\
 	  'EMU_PART=sm_90a exec $(BUILD)/truth/truth check $(BUILD)/libcuda-emu.so $(BUILD)/truth $(TRUTH)/recorded',\
