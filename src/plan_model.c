@@ -23,10 +23,11 @@ const struct family plan_families[] = {
     },
     [KERNEL_sm90] = {
         .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_grid = true,
-        .has_pdl = true, .has_early = true, .launch = 2.52, .tall = 0.76, .sm_rate = 132e3,
-        .packed = 0.72, .narrow = 1.04, .wide = 0.73, .memory = 5.13e6, .few = 15.3, .power = 2.3,
-        .wave = 2.75, .crowd = 0.85, .cluster = 1.06, .per_cta = 0.004, .combine = 1.76,
-        .per_split = 0.029, .shares = 3.52, .grid = 1.16, .per_letter = 0.31, .unit = 1.19,
+        .has_pdl = true, .has_early = true, .launch = 2.28, .tall = 0.66, .sm_rate = 133e3,
+        .packed = 0.65, .narrow = 1.0, .wide = 0.93, .memory = 5.13e6, .few = 14.7, .power = 2.41,
+        .wave = 2.61, .crowd = 0.95, .cluster = 1.09, .per_cta = 0.001, .combine = 2.03,
+        .per_split = 0.027, .shares = 3.54, .grid = 1.21, .per_letter = 0.156, .unit = 1.93,
+        .uneven = 0.84,
     },
     [KERNEL_sm100] = {.name = "sm100", SM100},
     [KERNEL_sm100s] = {.name = "sm100s", SM100},
@@ -149,17 +150,19 @@ double plan_predict(const struct plan_part *part, const struct gqa_problem *p,
                           (1 + f->few / (double)(c->ctas < part->sms ? c->ctas : part->sms));
     int64_t waves = 1;
     double busy = total / (double)c->ctas;
+    bool uneven = false;
     if (c->schedule != GQA_SCHED_SHARES) {
         const int64_t grains = plan_ceil_div(plan_tokens(p), GQA_GRAIN);
         waves = plan_ceil_div(c->ctas, fit);
         const int64_t tokens = plan_ceil_div(grains, c->splits) * GQA_GRAIN,
                       tile = tile_tokens(row);
         busy = (double)(waves * plan_ceil_div(tokens, tile) * tile * token_bytes(p));
+        uneven = tokens % tile || tokens * c->splits != plan_tokens(p);
     }
     /* Of the next kernel's CTAs, those that find no SM beside these. */
     const double left = (double)(2 * c->ctas - fit) / (double)c->ctas;
     const double homeless = left < 0 ? 0 : left > 1 ? 1 : left;
     return f->launch + (row->group > 8 ? f->tall : 0) +
            overlap(busy / rate, total / memory, f->power) + f->wave * (double)(waves - 1) +
-           f->crowd * homeless + finish_us(f, c);
+           f->crowd * homeless + (uneven ? f->uneven : 0) + finish_us(f, c);
 }

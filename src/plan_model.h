@@ -27,6 +27,7 @@ struct family {
     double power;                /* how sharply the slower of the two decides */
     double wave;                 /* a second wave of CTAs */
     double crowd;                /* the next kernel's CTAs do not fit beside these */
+    double uneven;               /* a part that ends within a tile */
     double cluster, per_cta;     /* the exchange in a cluster; of that, per CTA */
     double grid, per_letter;     /* letters; more of that, per letter that waits for another */
     double unit;                 /* a further whole unit of a CTA */
