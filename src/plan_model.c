@@ -24,9 +24,9 @@ const struct family plan_families[] = {
     [KERNEL_sm90] = {
         .name = "sm90", .major = 9, .exact = true, .has_cluster = true, .has_grid = true,
         .has_pdl = true, .has_early = true, .launch = 2.39, .tall = 0.73, .sm_rate = 100e3,
-        .packed = 0.756, .narrow = 1.01, .wide = 0.91, .memory = 5.15e6, .few = 12.6, .power = 2.57,
-        .wave = 2.52, .crowd = 0.98, .cluster = 0.93, .combine = 1.98, .per_split = 0.025,
-        .shares = 3.57, .grid = 0.85, .per_letter = 0.32, .unit = 1.96, .uneven = 0.935,
+        .one_group = 0.6, .packed = 0.756, .narrow = 1.01, .wide = 0.91, .memory = 5.15e6,
+        .few = 12.6, .power = 2.57, .wave = 2.52, .crowd = 0.98, .cluster = 0.93,
+        .combine = 1.98, .per_split = 0.025, .shares = 3.57, .grid = 0.85, .per_letter = 0.32, .unit = 1.96, .uneven = 0.935,
     },
     [KERNEL_sm100] = {.name = "sm100", SM100},
     [KERNEL_sm100s] = {.name = "sm100s", SM100},
@@ -144,6 +144,8 @@ double plan_predict(const struct plan_part *part, const struct gqa_problem *p,
     }
     if (f->packed > 0 && c->cluster >= 4)
         rate *= f->packed;
+    if (f->one_group > 0 && row->group > 16)
+        rate *= f->one_group;
     const int64_t fit = c->cluster > 1 ? plan_cluster_capacity(part, c->cluster) : part->sms;
     const double memory = f->memory * part->sms / (f->exact && f->major == 10 ? 148 : 132) /
                           (1 + f->few / (double)(c->ctas < part->sms ? c->ctas : part->sms));

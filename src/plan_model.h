@@ -20,6 +20,7 @@ struct family {
     bool has_early;   /* gains from GQA_PDL_EARLY */
     double launch;    /* until the first bytes, and after the last */
     double tall;      /* more of that, for row tiles above 8 */
+    double one_group; /* of sm_rate, for tiles of 32 rows; 0: the same */
     double packed;  /* of sm_rate, in clusters of 4 and more, which lie side by side; 0: the same */
     double sm_rate; /* what one SM reads at most; less by `narrow` for heads up to 64 wide, by */
     double narrow, wide, memory; /* `wide` above 128; `memory`: what all SMs read */

@@ -11,8 +11,8 @@
  * of attend warps take tiles in turn, so that one computes while another waits, and meet once per
  * part.
  *
- * Within a group weights are exchanged, not accumulators. Each of its four warps scores a quarter of
- * the tile's tokens and leaves their weights in shared memory; then each reads all of them and
+ * Within a group weights are exchanged, not accumulators. Each of its four warps scores a quarter
+ * of the tile's tokens and leaves their weights in shared memory; then each reads all of them and
  * weights its own quarter of V's columns. So a group has one accumulator, a quarter in each warp:
  * two groups to merge, not eight warps, and registers to spare. A group's warps know the same
  * running maxima; they are raised together, when one of them votes for it at the barrier that the
@@ -30,10 +30,10 @@
  *   load --k.full, v.full (1 + tx bytes; by rows 32)--> attend    the slot holds a tile's rows
  *   load <--k.empty, v.empty (GROUP_WARPS)-- attend   every warp of the tile's group has read it
  *   BAR_INIT (THREADS)                                mbarriers are ready
- *   BAR_WEIGHTS + group (32 GROUP_WARPS)   the tile's weights are in shared memory, or maxima; votes
- *   BAR_ATTEND (ATTEND_THREADS)     Q is in shared memory, or groups' results are; or have been read
- *   barrier.cluster                                   all CTAs have started
- *   CTAs --inbox.full (1 + tx bytes)--> CTA           finish_sm90.cuh */
+ *   BAR_WEIGHTS + group (32 GROUP_WARPS)   the tile's weights are in shared memory, or maxima;
+ * votes BAR_ATTEND (ATTEND_THREADS)     Q is in shared memory, or groups' results are; or have been
+ * read barrier.cluster                                   all CTAs have started CTAs --inbox.full (1
+ * + tx bytes)--> CTA           finish_sm90.cuh */
 #include "decode_sm90.cuh"
 #include "decode_sm90_load.cuh"
 
@@ -47,7 +47,7 @@ struct view {
     int full_begin, full_end; /* no masks inside */
     int k_bytes, v_bytes;     /* a row's */
     int k_dim, v_dim;
-    bool wide; /* heads are as wide as the kernel's */
+    bool wide;       /* heads are as wide as the kernel's */
     int group, warp; /* and the warp's place: of its group */
 };
 

@@ -50,8 +50,8 @@
 #define GQA_LEAST_RUN_sm90 2048
 
 /* decode_sm90.cu: tiles of about 16 KB (16-bit heads above 128: 32 KB); two groups of four attend
- * warps where registers allow; as many slots as fit beside a CTA of the combine, which then waits on
- * the same SM, at most 8. */
+ * warps where registers allow; as many slots as fit beside a CTA of the combine, which then waits
+ * on the same SM, at most 8. */
 #define GQA_GROUPS_sm90(bytes, d, g)       ((d) <= 128 && (g) <= 16 ? 2 : 1)
 #define GQA_ATTEND_WARPS_sm90(bytes, d, g) (4 * GQA_GROUPS_sm90(bytes, d, g))
 #define GQA_WARPS_sm90(bytes, d, g)        (GQA_ATTEND_WARPS_sm90(bytes, d, g) + 2)

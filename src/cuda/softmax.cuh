@@ -55,7 +55,7 @@ enum {
     V_LOADS = V_DIM / 8 / V_CHUNK, /* per row */
     D_TILES = V_DIM / 16,
     /* A warp that scores in several blocks needs the whole head's Q at once. */
-    Q_IN_SMEM = SLICES > 1 || M_TILES * K_STEPS * 4 > GQA_Q_REGISTERS,
+    Q_IN_SMEM = SLICES > 1 || M_TILES *K_STEPS * 4 > GQA_Q_REGISTERS,
     ACC_CHAINS = GQA_ACC_CHAINS, /* of MMAs: steps take turns */
     HAS_FP8_CVT = GQA_ARCH >= 90,
     STEP = 16, /* tokens */
@@ -488,7 +488,8 @@ DEV bool scores_exceed(const struct softmax *x, const struct scores *y, int step
     bool exceeds = false;
 #pragma unroll
     for (int i = 0; i < 4 * steps * BLOCKS; i++)
-        exceeds |= y[i / (4 * BLOCKS)].s[i / 4 % BLOCKS][i % 4] > x->max[i / 4 % BLOCKS] + MAX_SLACK;
+        exceeds |=
+            y[i / (4 * BLOCKS)].s[i / 4 % BLOCKS][i % 4] > x->max[i / 4 % BLOCKS] + MAX_SLACK;
     return exceeds;
 }
 
