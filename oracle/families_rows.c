@@ -174,6 +174,13 @@ static void scores(struct families *f) {
         LENS(&c, 9, 77, 300);
         c.data = CASE_LARGE_SCORES;
         push(f, &c);
+        /* The running maxima are raised in later tiles too, whole ones and the last. */
+        c = named("logits of tens of thousands over many tiles", "score/large-long-%s",
+                  gqa_type_name(kv_types[t]));
+        set_types(&c, kv_types[t]);
+        LENS(&c, 1000, 700);
+        c.data = CASE_LARGE_SCORES;
+        push(f, &c);
         c = named("all scores equal", "score/equal-%s", gqa_type_name(kv_types[t]));
         set_types(&c, kv_types[t]);
         c.data = CASE_EQUAL_KEYS;
