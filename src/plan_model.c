@@ -117,7 +117,7 @@ static double finish_us(const struct family *f, const struct candidate *c) {
     const bool shares = c->schedule == GQA_SCHED_SHARES;
     double us = 0;
     if (c->finish >= GQA_FINISH_ATOMIC && c->cluster > 1)
-        us += f->cluster + f->per_cta * c->cluster;
+        us += f->cluster;
     if (shares && c->units > c->ctas)
         us += f->unit * ((double)c->units / (double)c->ctas - 1);
     if (c->is_whole)

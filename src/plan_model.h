@@ -29,7 +29,7 @@ struct family {
     double wave;                 /* a second wave of CTAs */
     double crowd;                /* the next kernel's CTAs do not fit beside these */
     double uneven;               /* a part that ends within a tile */
-    double cluster, per_cta;     /* the exchange in a cluster; of that, per CTA */
+    double cluster;              /* the exchange in a cluster */
     double grid, per_letter;     /* letters; more of that, per letter that waits for another */
     double unit;                 /* a further whole unit of a CTA */
     double combine, per_split, shares; /* the second kernel; more of that with equal shares */
