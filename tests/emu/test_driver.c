@@ -2,20 +2,9 @@
  * copies of three dimensions, values for streams, pools, virtual memory, the linker, graphs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-#include <dlfcn.h>
+#include "unit_calls.h"
 
 typedef uint64_t ptr;
-static void *lib;
-
-/* A call of the library, by name. */
-#define CALL(var, ret, ...)                                                                        \
-    ret (*var)(__VA_ARGS__);                                                                       \
-    {                                                                                              \
-        void *f_ = dlsym(lib, #var);                                                               \
-        CHECK(f_ != NULL, "%s is not exported", #var);                                             \
-        memcpy(&var, &f_, sizeof f_);                                                              \
-    }
 
 /* to[i] = from[i] + 1 for n words, one CTA */
 static const char ptx[] =
@@ -299,15 +288,8 @@ static void test_versions(void) {
 }
 
 int main(int argc, char **argv) {
-    char path[600];
-    const char *slash = argc ? strrchr(argv[0], '/') : NULL; /* BUILD/tests/emu/test_driver */
-    snprintf(path, sizeof path, "%.*s/../../libcuda-emu.so", slash ? (int)(slash - argv[0]) : 1,
-             slash ? argv[0] : ".");
-    lib = dlopen(path, RTLD_NOW);
-    if (!lib) {
-        printf("%s\n0 passed, 1 failed, 0 skipped\n", dlerror());
+    if (!unit_library(argc, argv))
         return 1;
-    }
     start();
     test_registered();
     test_copies();

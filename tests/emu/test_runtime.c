@@ -2,28 +2,11 @@
  * launches and symbols through the runtime's calls, all of them found in libcuda-emu.so.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-#include <dlfcn.h>
+#include "unit_calls.h"
 
 struct dim3 {
     unsigned x, y, z;
 };
-static void *lib;
-static char path[600];
-
-static void *call(const char *name) {
-    void *f = dlsym(lib, name);
-    CHECK(f != NULL, "%s is not exported", name);
-    return f;
-}
-/* void * to a function pointer of the named type, without a cast that ISO C forbids */
-#define FN(var, ret, ...)                                                                          \
-    ret (*var)(__VA_ARGS__);                                                                       \
-    {                                                                                              \
-        void *f_ = call(#var);                                                                     \
-        memcpy(&var, &f_, sizeof f_);                                                              \
-    }
-
 static const char ptx[] = ".version 9.0\n.target sm_90\n.address_size 64\n"
                           ".const .align 4 .f32 factor = 0f40000000;\n"
                           ".global .align 4 .u32 count;\n"
@@ -107,22 +90,22 @@ static void make_fat(void) {
 static char stub, other, factor, count; /* addresses are what counts */
 
 static void test_launch(void) {
-    FN(__cudaRegisterFatBinary, void **, void *)
-    FN(__cudaRegisterFunction, void, void **, const void *, char *, const char *, int, void *,
-       void *, void *, void *, int *)
-    FN(__cudaRegisterVar, void, void **, char *, char *, const char *, int, size_t, int, int)
-    FN(__cudaRegisterFatBinaryEnd, void, void **)
-    FN(__cudaUnregisterFatBinary, void, void **)
-    FN(__cudaPushCallConfiguration, unsigned, struct dim3, struct dim3, size_t, void *)
-    FN(__cudaPopCallConfiguration, int, struct dim3 *, struct dim3 *, size_t *, void *)
-    FN(cudaLaunchKernel, int, const void *, struct dim3, struct dim3, void **, size_t, void *)
-    FN(cudaMalloc, int, void *, size_t)
-    FN(cudaMemcpy, int, void *, const void *, size_t, int)
-    FN(cudaMemcpyToSymbol, int, const void *, const void *, size_t, size_t, int)
-    FN(cudaMemcpyFromSymbol, int, void *, const void *, size_t, size_t, int)
-    FN(cudaDeviceSynchronize, int, void)
-    FN(cudaGetLastError, int, void)
-    FN(cudaFree, int, void *)
+    CALL(__cudaRegisterFatBinary, void **, void *)
+    CALL(__cudaRegisterFunction, void, void **, const void *, char *, const char *, int, void *,
+         void *, void *, void *, int *)
+    CALL(__cudaRegisterVar, void, void **, char *, char *, const char *, int, size_t, int, int)
+    CALL(__cudaRegisterFatBinaryEnd, void, void **)
+    CALL(__cudaUnregisterFatBinary, void, void **)
+    CALL(__cudaPushCallConfiguration, unsigned, struct dim3, struct dim3, size_t, void *)
+    CALL(__cudaPopCallConfiguration, int, struct dim3 *, struct dim3 *, size_t *, void *)
+    CALL(cudaLaunchKernel, int, const void *, struct dim3, struct dim3, void **, size_t, void *)
+    CALL(cudaMalloc, int, void *, size_t)
+    CALL(cudaMemcpy, int, void *, const void *, size_t, int)
+    CALL(cudaMemcpyToSymbol, int, const void *, const void *, size_t, size_t, int)
+    CALL(cudaMemcpyFromSymbol, int, void *, const void *, size_t, size_t, int)
+    CALL(cudaDeviceSynchronize, int, void)
+    CALL(cudaGetLastError, int, void)
+    CALL(cudaFree, int, void *)
     float h[100], three = 3;
     void *d = NULL;
     unsigned n = 100, seen = 0;
@@ -161,38 +144,38 @@ static void note(void *p) {
     ++*(int *)p;
 }
 static void change_arguments(void *exec, void *node, const void *kernel) {
-    FN(cudaGraphExecKernelNodeSetParams, int, void *, void *, const void *)
-    FN(cudaGraphLaunch, int, void *, void *)
-    FN(cudaDeviceSynchronize, int, void)
+    CALL(cudaGraphExecKernelNodeSetParams, int, void *, void *, const void *)
+    CALL(cudaGraphLaunch, int, void *, void *)
+    CALL(cudaDeviceSynchronize, int, void)
     CHECK(!cudaGraphExecKernelNodeSetParams(exec, node, kernel), "other arguments");
     CHECK(!cudaGraphLaunch(exec, NULL) && !cudaDeviceSynchronize(), "launch again");
 }
 static int give_back(void *graph, void *exec, void *memory) {
-    FN(cudaGraphDestroy, int, void *)
-    FN(cudaGraphExecDestroy, int, void *)
-    FN(cudaFree, int, void *)
+    CALL(cudaGraphDestroy, int, void *)
+    CALL(cudaGraphExecDestroy, int, void *)
+    CALL(cudaFree, int, void *)
     return cudaGraphDestroy(graph) | cudaGraphExecDestroy(exec) | cudaFree(memory);
 }
 /* A graph that is built node by node: set, scale, host call, copy; then scaled by other arguments.
  */
 static void test_graph(void) {
-    FN(__cudaRegisterFatBinary, void **, void *)
-    FN(__cudaRegisterFunction, void, void **, const void *, char *, const char *, int, void *,
-       void *, void *, void *, int *)
-    FN(__cudaUnregisterFatBinary, void, void **)
-    FN(cudaMalloc, int, void *, size_t)
-    FN(cudaGraphCreate, int, void *, unsigned)
-    FN(cudaGraphAddMemsetNode, int, void *, void *, const void *, size_t, const void *)
-    FN(cudaGraphAddKernelNode, int, void *, void *, const void *, size_t, const void *)
-    FN(cudaGraphAddHostNode, int, void *, void *, const void *, size_t, const void *)
-    FN(cudaGraphAddEmptyNode, int, void *, void *, const void *, size_t)
-    FN(cudaGraphAddMemcpyNode1D, int, void *, void *, const void *, size_t, void *, const void *,
-       size_t, int)
-    FN(cudaGraphAddDependencies, int, void *, const void *, const void *, const void *, size_t)
-    FN(cudaGraphInstantiate, int, void *, void *, unsigned long long)
-    FN(cudaGraphGetNodes, int, void *, void *, size_t *)
-    FN(cudaGraphLaunch, int, void *, void *)
-    FN(cudaDeviceSynchronize, int, void)
+    CALL(__cudaRegisterFatBinary, void **, void *)
+    CALL(__cudaRegisterFunction, void, void **, const void *, char *, const char *, int, void *,
+         void *, void *, void *, int *)
+    CALL(__cudaUnregisterFatBinary, void, void **)
+    CALL(cudaMalloc, int, void *, size_t)
+    CALL(cudaGraphCreate, int, void *, unsigned)
+    CALL(cudaGraphAddMemsetNode, int, void *, void *, const void *, size_t, const void *)
+    CALL(cudaGraphAddKernelNode, int, void *, void *, const void *, size_t, const void *)
+    CALL(cudaGraphAddHostNode, int, void *, void *, const void *, size_t, const void *)
+    CALL(cudaGraphAddEmptyNode, int, void *, void *, const void *, size_t)
+    CALL(cudaGraphAddMemcpyNode1D, int, void *, void *, const void *, size_t, void *, const void *,
+         size_t, int)
+    CALL(cudaGraphAddDependencies, int, void *, const void *, const void *, const void *, size_t)
+    CALL(cudaGraphInstantiate, int, void *, void *, unsigned long long)
+    CALL(cudaGraphGetNodes, int, void *, void *, size_t *)
+    CALL(cudaGraphLaunch, int, void *, void *)
+    CALL(cudaDeviceSynchronize, int, void)
     void *d = NULL, *g = NULL, *x = NULL, *n[5] = {NULL};
     float h[100];
     unsigned all = 100, some = 10;
@@ -240,9 +223,9 @@ static void test_graph(void) {
 }
 
 static void test_device(void) {
-    FN(cudaGetDeviceProperties, int, void *, int)
-    FN(cudaGetDriverEntryPointByVersion, int, const char *, void *, unsigned, unsigned long long,
-       int *)
+    CALL(cudaGetDeviceProperties, int, void *, int)
+    CALL(cudaGetDriverEntryPointByVersion, int, const char *, void *, unsigned, unsigned long long,
+         int *)
     uint8_t p[1008];
     int sms, status;
     void *fn = NULL;
@@ -257,14 +240,8 @@ static void test_device(void) {
 }
 
 int main(int argc, char **argv) {
-    const char *slash = argc ? strrchr(argv[0], '/') : NULL; /* BUILD/tests/emu/test_runtime */
-    snprintf(path, sizeof path, "%.*s/../../libcuda-emu.so", slash ? (int)(slash - argv[0]) : 1,
-             slash ? argv[0] : ".");
-    lib = dlopen(path, RTLD_NOW);
-    if (!lib) {
-        printf("%s\n0 passed, 1 failed, 0 skipped\n", dlerror());
+    if (!unit_library(argc, argv))
         return 1;
-    }
     test_launch();
     test_graph();
     test_device();
