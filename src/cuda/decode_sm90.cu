@@ -291,7 +291,7 @@ DEV void attend_tile(const struct cta *c, const struct view *w, const struct q_f
         weights_fetch(weights, step, p, lane);
         if (!EARLY_V)
             v_take(c, w, &v_pipe, tile, step, 1, plain, &v[step], lane);
-        accumulate(x, &v[step], p, step % 2);
+        accumulate(x, &v[step], p, step);
     }
     if (!EARLY_V)
         pipe_release(&v_pipe, lane);

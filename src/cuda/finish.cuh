@@ -51,13 +51,13 @@ DEV void softmax_store(const struct softmax *x, struct merge_smem *to, int team,
         const uint32_t rows = smem_addr(to->o[team][r]);
 #pragma unroll
         for (int q = 0; q < D_TILES / 2; q++) {
-            const float *a = x->acc[i][2 * q], *b = x->acc[i][2 * q + 1];
+            const float *a = x->acc[0][i][2 * q], *b = x->acc[0][i][2 * q + 1];
             const uint32_t at = rows + 16 * quad_moved(r, (first + acc_element(q, g)) / 4);
             st_shared_v4(at, a[0], a[2], b[0], b[2]);
             st_shared_v4(at + 4 * HEAD_DIM, a[1], a[3], b[1], b[3]);
         }
         if (D_TILES == 1) {
-            const float *a = x->acc[i][0];
+            const float *a = x->acc[0][i][0];
             const int d = first + v_column(0, g);
             const uint32_t at = rows + 16 * quad_moved(r, d / 4) + d % 4 * 4;
             st_shared_v2(at, a[0], a[2]);

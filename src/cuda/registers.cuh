@@ -132,7 +132,7 @@ DEV void attend_registers(const struct gqa_args *a, const struct unit *u, const 
         }
         softmax_raise(x, &s, 1, lane);
         softmax_weights(x, &s, weights);
-        accumulate(x, &v, weights, false);
+        accumulate(x, &v, weights, 0);
         if (more)
             v_load(a, &source, &next, slice, &v, lane);
         rows = next;

@@ -11,9 +11,9 @@
 /* Bytes of finish.cuh's merge_smem. */
 #define GQA_MERGE_BYTES(warps, d, g) ((warps) / GQA_SLICES(d) * (g) * ((d) + 2) * 4)
 
-/* Bytes of softmax.cuh's q_smem. */
-#define GQA_Q_BYTES(d, g)                                                                          \
-    ((d) > 128 || (d) * (g) >= 2048 ? ((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)) * 512 : 0)
+/* Fragments of a block of queries, 4 registers a lane each, and bytes of softmax.cuh's q_smem. */
+#define GQA_Q_FRAGMENTS(d, g) (((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)))
+#define GQA_Q_BYTES(d, g)     ((d) > 128 || (d) * (g) >= 2048 ? GQA_Q_FRAGMENTS(d, g) * 512 : 0)
 
 /* Bytes of finish_sm90.cuh's inbox. */
 #define GQA_INBOX_BYTES(d, g) ((g) * (d)*4 + 2 * 16 * 16 + 16 * (g)*8)
@@ -62,9 +62,7 @@
     (GQA_GROUPS_sm90(bytes, d, g) * (g) * (GQA_TILE_sm90(bytes, d, g) * 4 + 16))
 #define GQA_Q_REGISTERS_sm90(d) ((d) > 128 ? 64 : 32)
 #define GQA_Q_SMEM_sm90(d, g)                                                                      \
-    (((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)) * 4 > GQA_Q_REGISTERS_sm90(d)                  \
-         ? ((g) + 15) / 16 * ((d) / ((g) == 8 ? 32 : 16)) * 512                                    \
-         : 0)
+    (GQA_Q_FRAGMENTS(d, g) * 4 > GQA_Q_REGISTERS_sm90(d) ? GQA_Q_FRAGMENTS(d, g) * 512 : 0)
 #define GQA_FIXED_sm90(bytes, d, g)                                                                \
     (GQA_GROUPS_sm90(bytes, d, g) * (g) * ((d) + 5) * 4 + GQA_INBOX_BYTES(d, g) +                  \
      GQA_WEIGHTS_sm90(bytes, d, g) + GQA_Q_SMEM_sm90(d, g) + 1024)

@@ -97,8 +97,8 @@ struct q_smem {
 };
 
 struct softmax {
-    float max[BLOCKS], sum[BLOCKS]; /* of row 8 i + g; sums of this lane's tokens only */
-    float acc[BLOCKS][D_TILES][4], odd[ACC_CHAINS == 2 ? BLOCKS : 0][D_TILES][4];
+    float max[BLOCKS], sum[BLOCKS];            /* of row 8 i + g; sums of this lane's tokens only */
+    float acc[ACC_CHAINS][BLOCKS][D_TILES][4]; /* a step adds to one chain, see chains_join */
 };
 
 /* Which tokens this lane's rows see: [begin, end) per row; [full_begin, full_end) by all rows. */
@@ -444,9 +444,9 @@ DEV void softmax_init(struct softmax *x) {
         x->sum[i] = 0;
 #pragma unroll
         for (int d = 0; d < 4 * D_TILES; d++) {
-            x->acc[i][d / 4][d % 4] = 0;
-            if (ACC_CHAINS == 2)
-                x->odd[i][d / 4][d % 4] = 0;
+#pragma unroll
+            for (int c = 0; c < ACC_CHAINS; c++)
+                x->acc[c][i][d / 4][d % 4] = 0;
         }
     }
 }
@@ -463,9 +463,9 @@ DEV void softmax_rescale(struct softmax *x, const float top[BLOCKS], int lane) {
         const float odd = __shfl_sync(0xffffffffu, factor, lane % 4 * 8 + 4);
 #pragma unroll
         for (int d = 0; d < 4 * D_TILES; d++) {
-            x->acc[i][d / 4][d % 4] *= d % 2 ? odd : even;
-            if (ACC_CHAINS == 2)
-                x->odd[i][d / 4][d % 4] *= d % 2 ? odd : even;
+#pragma unroll
+            for (int c = 0; c < ACC_CHAINS; c++)
+                x->acc[c][i][d / 4][d % 4] *= d % 2 ? odd : even;
         }
     }
 }
@@ -543,14 +543,14 @@ DEV void v_operand(const struct v_frag *v, int tile, uint32_t a[4]) {
 }
 
 DEV void accumulate(struct softmax *x, const struct v_frag *v, const uint32_t p[BLOCKS][2],
-                    bool odd) {
+                    int step) {
 #pragma unroll
     for (int tile = 0; tile < D_TILES; tile++) {
         uint32_t a[4];
         v_operand(v, tile, a);
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++)
-            mma(ACC_CHAINS == 2 && odd ? x->odd[i][tile] : x->acc[i][tile], a, p[i][0], p[i][1]);
+            mma(x->acc[step % ACC_CHAINS][i][tile], a, p[i][0], p[i][1]);
     }
 }
 
@@ -573,8 +573,8 @@ DEV void zero_unseen(struct v_frag *v, int token, int begin, int end, int lane) 
 DEV void chains_join(struct softmax *x) {
 #pragma unroll
     for (int i = 0; ACC_CHAINS == 2 && i < BLOCKS * D_TILES * 4; i++)
-        x->acc[i / (4 * D_TILES)][i / 4 % D_TILES][i % 4] +=
-            x->odd[i / (4 * D_TILES)][i / 4 % D_TILES][i % 4];
+        x->acc[0][i / (4 * D_TILES)][i / 4 % D_TILES][i % 4] +=
+            x->acc[ACC_CHAINS - 1][i / (4 * D_TILES)][i / 4 % D_TILES][i % 4];
 }
 
 /* First element of the head that accumulator tile `2 q` holds, for lanes of this g: tiles 2q and
