@@ -3,7 +3,7 @@
  * shapes of the benchmarks. Nothing here is a measurement.
  *
  *   modelled [--device emu:sm_90a] [--ctas 32] [--only "16/2 128"] [--kernel NAME] [--every N]
- *            [--compare bench/results/2026-11-30-h200-chosen.csv] [--floor]
+ *            [--compare bench/results/2026-11-30-h200-chosen.csv] [--floor] [--early]
  *
  * A step's time is what each further step adds to a graph of steps: (3 steps - 1 step) / 2, each
  * step with K and V of its own. --compare prints what was measured beside it and closes with the
@@ -23,7 +23,7 @@ enum { STEPS = 3, MAX_SHAPES = 2048 };
 static struct {
     const char *device, *ctas, *only, *kernel, *compare;
     int every;
-    bool floor;
+    bool floor, early;
 } options = {.device = "emu:sm_90a", .ctas = "32", .only = "", .every = 1};
 
 struct shape {
@@ -96,6 +96,7 @@ static bool plan(const struct shape *s, struct gqa_plan_info *info) {
     p.head_dim = s->head_dim;
     p.kv_len = s->kv_len;
     p.q_type = p.kv_type = p.o_type = GQA_BF16;
+    p.pdl = options.early ? GQA_PDL_EARLY : GQA_PDL_AUTO;
     p.kernel = options.kernel ? options.kernel : s->splits ? s->kernel : NULL;
     if (s->splits) {
         p.split_mode = GQA_SPLIT_FIXED;
@@ -238,10 +239,10 @@ static void open_all(void) {
 static void read_options(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *next = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--floor")) {
-            options.floor = true;
+        options.early |= !strcmp(argv[i], "--early");
+        options.floor |= !strcmp(argv[i], "--floor");
+        if (!strcmp(argv[i], "--early") || !strcmp(argv[i], "--floor"))
             continue;
-        }
         i++;
         if (!strcmp(argv[i - 1], "--device"))
             options.device = next;

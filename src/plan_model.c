@@ -11,8 +11,9 @@
 
 /* clang-format off */
 #define SM100                                                                                      \
-    .major = 10, .exact = true, .has_cluster = true, .has_pdl = true, .launch = 3.0, .tall = 0.63, \
-    .sm_rate = 100e3, .narrow = 0.82, .wide = 0.73, .memory = 7.2e6, .power = 3.6, .wave = 3.5,    \
+    .major = 10, .exact = true, .has_cluster = true, .has_pdl = true, .has_early = true,           \
+    .launch = 3.0, .tall = 0.63, .sm_rate = 100e3, .narrow = 0.82, .wide = 0.73,                   \
+    .memory = 7.2e6, .power = 3.6, .wave = 3.5,                                                    \
     .cluster = 0.24, .combine = 1.1, .per_split = 0.031, .shares = 4.5
 
 const struct family plan_families[] = {

@@ -54,6 +54,20 @@ DEV int role_of(int warp) {
     return O_PER_TILE ? TRACE_ROLE_correct : TRACE_ROLE_finish;
 }
 
+/* The CTA's first part, and the dependent wait: after the schedule where it reads no lengths. Of
+ * what follows only the loader may read early, what the caller says is older; see fresh_wait. */
+DEV struct work first_part(const struct gqa_args *a, int warp, struct trace *trace) {
+    trace_enter(trace, TRACE_griddepcontrol_wait);
+    lengths_wait(a);
+    trace_enter(trace, TRACE_plan_work);
+    const struct work first = work_first(a);
+    trace_enter(trace, TRACE_griddepcontrol_wait);
+    if (!(a->early && warp == LOAD_WARP))
+        pdl_wait();
+    trace_enter(trace, TRACE_wait_start);
+    return first;
+}
+
 /* All threads. Everything before pdl_wait overlaps with the kernel before. */
 DEV struct cta start(const struct gqa_args *a, void *raw, struct trace *trace) {
     const bool in_cluster = a->finish >= GQA_FINISH_ATOMIC;
@@ -82,11 +96,7 @@ DEV struct cta start(const struct gqa_args *a, void *raw, struct trace *trace) {
     if (in_cluster)
         open_mail(&c);
     c.tmem = c.smem->side.tmem;
-    trace_enter(trace, TRACE_griddepcontrol_wait);
-    pdl_wait();
-    trace_enter(trace, TRACE_plan_work);
-    c.first = work_first(a);
-    trace_enter(trace, TRACE_wait_start);
+    c.first = first_part(a, c.warp, trace);
     if (in_cluster)
         barrier_cluster_wait();
     trace_enter(trace, TRACE_other);

@@ -12,6 +12,15 @@
 
 #include "decode_sm100.cuh"
 
+/* Before boxes that end with token `end`: with GQA_PDL_EARLY kernels in front may still write the
+ * query tokens' own K and V, and nothing older. A box may reach beyond the part. */
+DEV void fresh_wait(const struct cta *c, const struct work *w, int end) {
+    if (c->args->early && end > w->u.len - w->u.queries) {
+        trace_enter(c->trace, TRACE_griddepcontrol_wait);
+        pdl_wait();
+    }
+}
+
 /* Where a token's box starts in the tensor: row, and cache entry or page. */
 struct place {
     int row, entry;
@@ -67,6 +76,7 @@ DEV void load_k_half(const struct cta *c, struct pipe *kv, const struct work *w,
     for (int element = 0; element < HEAD_DIM; element += CHUNK, pipe_next(kv)) {
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(kv);
+        fresh_wait(c, w, token + HALF);
         trace_enter(c->trace, TRACE_load_K);
         if (box == HALF)
             load_whole(c, kv, &c->args->k_map, &x, w->u.kv_head, element, 1);
@@ -112,6 +122,7 @@ DEV void load_v_tokens(const struct cta *c, struct pipe *kv, const struct work *
     for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(kv);
+        fresh_wait(c, w, token + V_TOKENS);
         trace_enter(c->trace, TRACE_load_V);
         if (whole)
             load_whole(c, kv, &c->args->v_map, &x, w->u.kv_head, block * V_ROWS, V_SLABS);

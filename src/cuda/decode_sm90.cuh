@@ -79,8 +79,7 @@ struct cta {
 
 DEV struct walk walk_begin(const struct gqa_args *a) {
     struct walk w = {0, 1, 0, 0, 0, 0};
-    if (a->reads_lengths && !a->early)
-        pdl_wait();
+    lengths_wait(a);
     if (a->schedule == GQA_SCHED_SHARES) {
         const struct shares all = shares_of(a);
         w.begin = share_begin(&all, blockIdx.x);

@@ -38,6 +38,12 @@ DEV int divide(int x, struct gqa_divisor d) {
 
 /* --- Lengths and visibility --- */
 
+/* Before lengths, tables and batch_index are read: kernels in front may have written them. */
+DEV void lengths_wait(const struct gqa_args *a) {
+    if (a->reads_lengths && !a->early)
+        pdl_wait();
+}
+
 DEV int64_t cache_entry(const struct gqa_args *a, int sequence) {
     return a->batch_index ? a->batch_index[sequence] : sequence;
 }
