@@ -12,15 +12,6 @@
 
 #include "decode_sm100.cuh"
 
-/* Before boxes that end with token `end`: with GQA_PDL_EARLY kernels in front may still write the
- * query tokens' own K and V, and nothing older. A box may reach beyond the part. */
-DEV void fresh_wait(const struct cta *c, const struct work *w, int end) {
-    if (c->args->early && end > w->u.len - w->u.queries) {
-        trace_enter(c->trace, TRACE_griddepcontrol_wait);
-        pdl_wait();
-    }
-}
-
 /* Where a token's box starts in the tensor: row, and cache entry or page. */
 struct place {
     int row, entry;
@@ -76,7 +67,6 @@ DEV void load_k_half(const struct cta *c, struct pipe *kv, const struct work *w,
     for (int element = 0; element < HEAD_DIM; element += CHUNK, pipe_next(kv)) {
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(kv);
-        fresh_wait(c, w, token + HALF);
         trace_enter(c->trace, TRACE_load_K);
         if (box == HALF)
             load_whole(c, kv, &c->args->k_map, &x, w->u.kv_head, element, 1);
@@ -122,7 +112,6 @@ DEV void load_v_tokens(const struct cta *c, struct pipe *kv, const struct work *
     for (int block = 0; block < V_BLOCKS; block++, pipe_next(kv)) {
         trace_enter(c->trace, TRACE_wait_slot);
         pipe_acquire(kv);
-        fresh_wait(c, w, token + V_TOKENS);
         trace_enter(c->trace, TRACE_load_V);
         if (whole)
             load_whole(c, kv, &c->args->v_map, &x, w->u.kv_head, block * V_ROWS, V_SLABS);
@@ -138,12 +127,23 @@ DEV void load_v(const struct cta *c, struct pipe *kv, const struct tiles *t, int
         load_v_tokens(c, kv, &t->w, tile_token(t) + token, box);
 }
 
+/* Before a tile of K, and so before the same tile of V: with GQA_PDL_EARLY kernels in front may
+ * still write the query tokens' own K and V, and nothing older. Boxes may reach beyond the part,
+ * never beyond the tile. */
+DEV void fresh_wait(const struct cta *c, const struct tiles *t) {
+    if (c->args->early && tile_token(t) + TILE > t->w.u.len - t->w.u.queries) {
+        trace_enter(c->trace, TRACE_griddepcontrol_wait);
+        pdl_wait();
+    }
+}
+
 DEV void load(const struct cta *c) {
     struct pipe kv = pipe_producer(c->smem->kv_full, c->smem->kv_empty, RING);
     const int k_box = box_tokens(c->args, HALF), v_box = box_tokens(c->args, V_TOKENS);
     struct tiles k = tiles_first(c->args, &c->first), v = k;
     for (int lead = 0; v.w.live;) {
         if (k_is_next(&k, &v, lead)) {
+            fresh_wait(c, &k);
             load_k(c, &kv, &k, k_box);
             tiles_next(c->args, &k);
             lead++;
