@@ -79,7 +79,10 @@ static int64_t set_cache_strides(struct gqa_problem *p, enum case_layout layout)
 static void set_row_strides(const struct gqa_problem *p, enum case_rows rows, int64_t dim,
                             struct gqa_strides *s) {
     const int64_t total = p->q_ragged ? p->q_total : p->batch * p->q_tokens;
-    const int64_t gap = rows == CASE_ROWS_FUSED ? 24 : rows == CASE_ROWS_ODD ? 5 : 0;
+    const int64_t gap = rows == CASE_ROWS_FUSED   ? 24
+                        : rows == CASE_ROWS_ODD   ? 5
+                        : rows == CASE_ROWS_LOOSE ? 4
+                                                  : 0;
     if (rows == CASE_ROWS_HEADS) {
         *s = (struct gqa_strides){p->q_tokens * dim, dim, total * dim};
         return;
@@ -104,7 +107,7 @@ static int64_t set_strides(struct case_instance *x) {
     const int64_t v_at = set_cache_strides(p, c->layout);
     set_row_strides(p, c->rows, p->head_dim, &p->q);
     p->q.batch = c->rows == CASE_ROWS_SHARED ? 0 : p->q.batch;
-    set_row_strides(p, c->rows, dv, &p->o);
+    set_row_strides(p, c->rows == CASE_ROWS_LOOSE ? CASE_ROWS_ODD : c->rows, dv, &p->o);
     set_row_strides(p, c->rows == CASE_ROWS_FUSED ? CASE_ROWS_ODD : c->rows, 1, &p->lse);
     struct gqa_strides *rows[] = {&p->q, &p->o, &p->lse};
     for (int i = 0; i < 3; i++)

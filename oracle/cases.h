@@ -36,6 +36,7 @@ enum case_rows {
     CASE_ROWS_PACKED = 0,
     CASE_ROWS_FUSED,  /* Q, O and LSE rows are parts of longer ones: a larger token stride */
     CASE_ROWS_ODD,    /* the same, by an odd number of elements */
+    CASE_ROWS_LOOSE,  /* the same, Q's by 8 bytes, O's by an odd number of elements */
     CASE_ROWS_HEADS,  /* head outermost: [heads][batch][tokens][dim] */
     CASE_ROWS_SHARED, /* packed, but all sequences have one Q: a batch stride of 0 */
 };

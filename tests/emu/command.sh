@@ -31,7 +31,7 @@ expect 0 '^warp instructions: [1-9]' $run --stats
 expect 0 '^warp instructions: [1-9]' $run --stats --lenient shipped,race
 expect 2 "there is no check 'foo'" $run --lenient race,foo
 expect 0 '^5 of 5 seeds clean$' $run --seeds 5 --policy starve
-expect 0 'executed branches went both ways$' $run --coverage -
+expect 0 '^axpy: 18 of 18 instructions executed, 1 of 1 executed branches went both ways$' $run --coverage -
 expect 0 'axpy.ptx:14: never taken: bra$' axpy.ptx --block 4 --arg u32:4 --arg f32:2 --arg 'f32[4]' --arg 'f32[4]' --coverage -
 expect 0 '^fma.rn.f32$' $run --forms -
 expect 0 '^fma .*PTX ISA: fma' ops

@@ -3,7 +3,7 @@
 """mutants.py: does the emulator see a broken kernel? One fault at a time in a kernel's PTX, several
 seeds, the scenarios of scenario.c that execute the line.
 
-    scripts/mutants [--seeds 5] [--jobs N] [--sample N] [--only KIND] [--csv FILE] [KERNEL...]
+    scripts/mutants [--seeds 5] [--jobs N] [--sample N] [--only KIND] [--at PLACE] [--csv FILE] [KERNEL...]
 
 KERNEL: sm100_bf16_d128_g8, helpers_sm100 (run with the decode kernel of its generation), ...; default:
 the list below. A mutant is "reported" when a check or a hang report names it, "wrong" when only the
@@ -27,7 +27,7 @@ KERNELS = ["sm100_bf16_d128_g8", "sm100_e4m3_d128_g8", "sm90_bf16_d128_g8", "sm8
            "helpers_sm100"]
 # Whole tiles first: there the check of unread operands is on.
 SCENARIOS = ["shares", "output", "partial", "cluster", "atomic", "shares-tails", "output-tails", "cluster-paged",
-             "atomic-paged", "output-paged", "partial-paged", "partial-csr",
+             "atomic-paged", "output-paged", "partial-paged", "partial-csr", "early", "early-paged", "grid", "grid-paged",
              "shares-many"]
 
 
@@ -265,7 +265,8 @@ class Kernel:
                      for s in SCENARIOS}
 
     def jobs(self, args, env, folder):
-        found = [s for s in sites(self.lines, self.places, set().union(*self.live.values())) if args.only in s[0]]
+        found = [s for s in sites(self.lines, self.places, set().union(*self.live.values()))
+                 if args.only in s[0] and args.at in self.places.at(s[1])]
         if args.sample:
             choice = random.Random(1)
             found = [s for kind in dict.fromkeys(f[0] for f in found) for s in
@@ -312,6 +313,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="kinds whose name contains this")
+    parser.add_argument("--at", default="", help="places (file:function < ...) that contain this")
     parser.add_argument("--sample", type=int, default=6, help="at most this many mutants of a kind and kernel; 0: all")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--least", type=float, default=95, help="per cent that must be reported")

@@ -5,9 +5,9 @@
  *   emu-scenario --list
  *   emu-scenario [--seeds A..B] [--conservative] [--policy NAME] [--time N] KERNEL SCENARIO...
  *
- * Each seed is a process of its own. A small kernel rewrites the inputs with what they are, and the
- * scenario is decoded twice, all in one stream without a synchronisation between, so that grids
- * overlap where the plan says so. Seed s runs under policy
+ * Each seed is a process of its own. A small kernel rewrites the inputs with what they are (EARLY:
+ * Q, and K and V of the query tokens), and the scenario is decoded twice, all in one stream without
+ * a synchronisation between, so that grids overlap where the plan says so. Seed s runs under policy
  * s modulo 5 unless one is named. The first seed that fails ends the program: its reports, then
  * "failed: KERNEL SCENARIO seed S policy P: WHY"; exit status 1. 3: the kernel cannot do it.
  * --time N: N decodes instead of two, and the processor time of one. */
@@ -28,7 +28,9 @@ enum { FAILED = 1, REFUSED = 3, MAX_LENS = 8 };
 /* Lengths are in tokens; a scenario without tails (WHOLE) has only full tiles of 128, so that
  * whatever is brought into shared memory is used. LARGE scores: maxima grow by much, and
  * accumulators are rescaled. FLAT: every tail counts. SCALES_N: flat, with what no other has: K's
- * scales of kind N and V's of the next, a softcap, a window, sinks, an LSE of base 2. */
+ * scales of kind N and V's of the next, a softcap, a window, sinks, an LSE of base 2. RAGGED,
+ * APART: shapes that no other has, see add_shape. EARLY: GQA_PDL_EARLY, for kernels that gain from
+ * it. */
 static const struct scenario {
     const char *name;
     int lens[MAX_LENS];
@@ -37,7 +39,7 @@ static const struct scenario {
     enum gqa_split_mode mode;
     enum gqa_reduction reduction;
     int sms; /* of the part: few make persistent CTAs take several parts */
-    enum { WHOLE, LARGE, FLAT, SCALES_1, SCALES_2, SCALES_3 } kind;
+    enum { WHOLE, LARGE, FLAT, SCALES_1, SCALES_2, SCALES_3, RAGGED, APART, EARLY } kind;
 } scenarios[] = {
     {"output", {1024}, 1, 1, 1, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, WHOLE},
     {"output-tails", {837, 45, 1, 0}, 4, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, FLAT},
@@ -67,6 +69,10 @@ static const struct scenario {
     {"extras", {300, 45}, 2, 2, 2, 7, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, SCALES_1},
     {"extras-cluster", {300, 45}, 2, 2, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, SCALES_2},
     {"extras-csr", {300, 45}, 2, 2, 1, -8, 96, GQA_SPLIT_INVARIANT, GQA_REDUCE_KERNEL, 0, SCALES_3},
+    {"ragged", {300, 45, 77, 9}, 4, 1, 2, -16, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, RAGGED},
+    {"apart", {300, 45, 0}, 3, 2, 2, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, APART},
+    {"early", {600, 45}, 2, 1, 2, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, EARLY},
+    {"early-paged", {300, 45}, 2, 1, 2, 16, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, EARLY},
     {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, LARGE},
 };
 
@@ -110,6 +116,36 @@ static void add_extras(struct gqa_problem *p, int scales) {
     p->lse_base = GQA_BASE_2;
 }
 
+/* RAGGED: another number of query tokens in each sequence, other rows of the page lists, which
+ * alone tell the lengths; heads narrower than the kernel's, V's more so; rows of Q and O that no
+ * vector fits. APART: other entries of the cache, tokens of K and V apart, two row tiles, O in
+ * float32. */
+static void add_shape(struct test_case *c, bool is_ragged, int arch) {
+    static const int32_t q_lens[] = {3, 1, 0, 2};
+    const bool is_fp8 = gqa_type_bytes(c->p.kv_type) == 1;
+    c->use_index = true;
+    c->p.o_type = is_ragged && is_fp8 ? GQA_BF16 : GQA_F32;
+    if (!is_ragged) {
+        c->layout = CASE_NHD;
+        c->p.q_tokens = 3;
+        c->p.k_scales = is_fp8 ? GQA_SCALE_HEAD : GQA_SCALE_NONE;
+        c->p.v_scales = is_fp8 ? GQA_SCALE_BATCH_HEAD : GQA_SCALE_NONE;
+        return;
+    }
+    c->rows = CASE_ROWS_LOOSE;
+    c->use_last_page = true;
+    c->p.q_ragged = 1;
+    c->q_lens_count = sizeof q_lens / sizeof *q_lens;
+    memcpy(c->q_lens, q_lens, sizeof q_lens);
+    c->p.head_dim_v = c->p.head_dim - 32;
+    c->p.head_dim -= 16;
+    if (c->p.kv_type == GQA_F16)
+        c->p.o_type = GQA_F16;
+    if (c->p.kv_type != GQA_BF16 &&
+        arch < 100) /* the 16-bit type that has to be converted, or has not */
+        c->p.q_type = is_fp8 ? GQA_F16 : GQA_BF16;
+}
+
 static bool make_case(const struct scenario *s, const char *kernel, struct test_case *c,
                       int *arch) {
     bool is_equal = true;
@@ -133,7 +169,7 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
         c->p.splits = s->splits;
     c->p.reduction = s->reduction;
     c->p.kernel = kernel;
-    if (s->kind >= SCALES_1)
+    if (s->kind >= SCALES_1 && s->kind <= SCALES_3)
         add_extras(&c->p, 1 + s->kind - SCALES_1);
     c->data = s->kind == LARGE ? CASE_LARGE_SCORES : CASE_NORMAL_DATA;
     c->p.batch = s->batch;
@@ -143,6 +179,10 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
         c->p.kv_len = s->lens[i] > c->p.kv_len ? s->lens[i] : c->p.kv_len;
         is_equal = is_equal && s->lens[i] == s->lens[0];
     }
+    if (s->kind == RAGGED || s->kind == APART)
+        add_shape(c, s->kind == RAGGED, *arch);
+    if (s->kind == EARLY)
+        c->p.pdl = GQA_PDL_EARLY;
     if (is_equal) /* then kernels need not wait for lengths */
         c->lens_kind = CASE_LENS_NULL;
     return true;
@@ -150,42 +190,75 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
 
 /* --- One run --- */
 
-/* Writes every word of its `pairs` buffers (address, words) with itself: the grid that the decode
- * depends on. */
+/* Writes every word of its ranges (address, words) with itself: the grid that the decode depends
+ * on. */
 static const char touch_text[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry touch(.param .u64 pairs[16])\n{\n"
-    ".reg .b64 %rd<4>;\n.reg .b32 %r<9>;\n.reg .pred %p<4>;\n.reg .b64 %a<9>, %n<9>;\n"
+    ".visible .entry touch(.param .u64 ranges[32])\n{\n"
+    ".reg .b64 %rd<4>;\n.reg .b32 %r<9>;\n.reg .pred %p<4>;\n.reg .b64 %a<16>, %n<16>;\n"
     "mov.u32 %r1, %tid.x;\n"
-#define PAIR(k)                                                                                    \
-    "ld.param.u64 %a" #k ", [pairs+16*" #k "];\nld.param.u64 %n" #k ", [pairs+16*" #k "+8];\n"     \
+#define RANGE(k)                                                                                   \
+    "ld.param.u64 %a" #k ", [ranges+16*" #k "];\nld.param.u64 %n" #k ", [ranges+16*" #k "+8];\n"   \
     "cvt.u32.u64 %r2, %n" #k ";\nmov.u32 %r3, %r1;\n"                                              \
     "L" #k ": setp.ge.u32 %p1, %r3, %r2;\n@%p1 bra E" #k ";\nmul.wide.u32 %rd1, %r3, 4;\n"         \
     "add.u64 %rd1, %rd1, %a" #k ";\nld.global.u32 %r4, [%rd1];\nst.global.u32 [%rd1], %r4;\n"      \
     "add.u32 %r3, %r3, 256;\nbra.uni L" #k ";\nE" #k ":\n"
-    PAIR(0) PAIR(1) PAIR(2) PAIR(3) PAIR(4) PAIR(5) PAIR(6) "ret;\n}\n";
+    RANGE(0) RANGE(1) RANGE(2) RANGE(3) RANGE(4) RANGE(5) RANGE(6) RANGE(7) RANGE(8) RANGE(9)
+        RANGE(10) RANGE(11) RANGE(12) RANGE(13) RANGE(14) RANGE(15) "ret;\n}\n";
 
-enum { TOUCHED = 7 };
-static const enum case_tensor touched[TOUCHED] = {
-    CASE_Q, CASE_K, CASE_V, CASE_KV_LENS, CASE_TABLE, CASE_INDPTR, CASE_INDICES};
+enum { RANGES = 16 };
+
+struct ranges {
+    uint64_t of[RANGES][2];
+    int count;
+};
+
+static void range_add(struct ranges *r, const void *at, size_t bytes) {
+    if (!at || r->count == RANGES)
+        return;
+    r->of[r->count][0] = (uint64_t)(uintptr_t)at;
+    r->of[r->count++][1] = bytes / 4;
+}
+
+/* Every input. */
+static void ranges_of_inputs(const struct case_instance *x, struct ranges *r) {
+    for (int i = 0; i < CASE_TENSORS; i++) {
+        const struct case_buffer *b = &x->buffers[i];
+        if (!b->is_output && !b->is_view)
+            range_add(r, b->device, b->bytes);
+    }
+}
+
+/* What GQA_PDL_EARLY allows: Q, and K and V of the query tokens. */
+static void ranges_of_step(const struct case_instance *x, struct ranges *r) {
+    const size_t element = gqa_type_bytes(x->p.kv_type), row = element * (size_t)x->p.head_dim;
+    range_add(r, x->device.q, x->buffers[CASE_Q].bytes);
+    for (int64_t b = 0; b < x->p.batch; b++)
+        for (int back = 1; back <= x->p.q_tokens; back++) {
+            const int64_t token = ref_kv_len(&x->p, &x->host, b) - back;
+            const int64_t k = ref_cache_offset(&x->p, &x->host, &x->p.k, b, token, 0);
+            const int64_t v = ref_cache_offset(&x->p, &x->host, &x->p.v, b, token, 0);
+            range_add(r, (const char *)x->device.k + k * (int64_t)element, row);
+            range_add(r, (const char *)x->device.v + v * (int64_t)element, row);
+        }
+}
 
 static bool touch_inputs(const struct case_instance *x) {
     void *driver = dlopen(getenv("GQA_CUDA_EMU"), RTLD_NOW), *module, *function;
     int (*load)(void **, const void *), (*get)(void **, void *, const char *);
     int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                   void *, void **, void **);
-    uint64_t pairs[16] = {0};
-    void *params[] = {pairs};
+    struct ranges ranges = {.count = 0};
+    void *params[] = {ranges.of};
     if (!driver)
         return false;
     *(void **)&load = dlsym(driver, "cuModuleLoadData");
     *(void **)&get = dlsym(driver, "cuModuleGetFunction");
     *(void **)&launch = dlsym(driver, "cuLaunchKernel");
-    for (int k = 0; k < TOUCHED; k++) {
-        const struct case_buffer *b = &x->buffers[touched[k]];
-        pairs[2 * k] = (uint64_t)(uintptr_t)b->device;
-        pairs[2 * k + 1] = b->device && !b->is_view ? b->bytes / 4 : 0;
-    }
+    if (x->p.pdl == GQA_PDL_EARLY)
+        ranges_of_step(x, &ranges);
+    else
+        ranges_of_inputs(x, &ranges);
     return !load(&module, touch_text) && !get(&function, module, "touch") &&
            !launch(function, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL);
 }
@@ -303,6 +376,8 @@ static int run_scenario(const char *name) {
                 options.kernel);
         return 2;
     }
+    if (s->kind == EARLY && arch != 90)
+        status = (printf("plan: only Hopper's kernels read early\n"), REFUSED);
     for (int seed = options.from; seed <= options.to && !status; seed++)
         status = run_seed(s, &c, arch, seed);
     if (!status)
