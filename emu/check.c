@@ -265,7 +265,7 @@ void warp_actor(struct warp *w, const struct insn *i, struct actor *a) {
                         .clock = k->clock,
                         .lane = NO_LANE,
                         .self = k,
-                        .grid = w->cta->grid->id,
+                        .grid = w->cta->grid,
                         .grid_acquired = k->grid_acquired};
 }
 

@@ -67,7 +67,7 @@ static void item_actor(struct emu *e, struct item *it, struct actor *a, bool wri
                             it->check->use_meet && it->check->meet ? it->check->meet : it->clock,
                         .async = it->check->async,
                         .lane = NO_LANE,
-                        .grid = it->grid->id,
+                        .grid = it->grid,
                         .grid_acquired = !w->check || w->check->grid_acquired};
 }
 

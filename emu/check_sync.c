@@ -51,6 +51,7 @@ void cluster_barrier_free(struct cluster *cl) {
 }
 
 void check_griddep_wait(struct warp *w) {
+    w->cta->grid->waited = true;
     if (w->check)
         w->check->grid_acquired = true;
 }

@@ -221,7 +221,7 @@ struct actor {
     u32 bytes; /* of the cell at hand, a bit each */
     u32 lane;  /* of the warp, or that issued the item */
     const struct warp_check *self; /* the warp; NULL for items */
-    u64 grid;
+    const struct grid *grid;
     bool grid_acquired;
 };
 

@@ -119,6 +119,8 @@ bool emu_launch(struct emu *e, const struct emu_launch *l) {
     g->pdl = l->pdl;
     g->id = ++e->next_grid;
     g->primary = l->pdl ? e->grids_tail : NULL;
+    g->oldest = g->primary ? g->primary->oldest : g->id;
+    g->waited = !g->primary;
     g->order = malloc(n * sizeof *g->order);
     for (u64 k = 0; k < n; k++)
         g->order[k] = (u32)k;
@@ -448,12 +450,20 @@ void grid_free(struct grid *g) {
     free(g);
 }
 
+/* `g` has ended, and with it what it waited for; so `next` may go on from its wait. In a GPU a grid
+ * that waits for nothing may end before those in front of it, here all end in order. */
+static void grid_follow(struct grid *next, const struct grid *g) {
+    next->loose_lo = g->waited ? g->loose_lo : g->oldest;
+    next->loose_hi = g->waited ? g->loose_hi : g->id;
+    next->primary = NULL;
+}
+
 static void retire_grids(struct emu *e) {
     while (e->grids && e->grids->done) {
         struct grid *g = e->grids;
         e->grids = g->next;
         if (e->grids && e->grids->primary == g)
-            e->grids->primary = NULL;
+            grid_follow(e->grids, g);
         if (!e->grids)
             e->grids_tail = NULL;
         grid_free(g);

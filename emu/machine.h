@@ -232,7 +232,11 @@ struct grid {
     u64 ctas_started;
     struct grid *primary; /* PDL: this grid may start before it ended */
     bool pdl, done, started;
+    bool waited; /* some thread passed griddepcontrol.wait */
     u64 id;
+    /* Grids that may still run when this one starts: older ones have ended. And, where the grid
+     * before ended without a wait, those that may still run when it is waited for: [lo, hi). */
+    u64 oldest, loose_lo, loose_hi;
     u32 *order; /* dispatch order */
     struct grid *next;
     u64 smid;

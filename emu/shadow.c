@@ -277,26 +277,39 @@ void shadow_init(struct emu *e, u64 addr, u64 bytes) {
     }
 }
 
-static bool foreign_grid(struct actor *a, const struct cell *x) {
-    return a->e->checker->cluster_grid[x->w_who >> WHO_BITS] != a->grid;
+static u64 grid_of(const struct actor *a, u32 who) {
+    return a->e->checker->cluster_grid[who >> WHO_BITS];
+}
+
+/* What another grid did: has this one waited for it, and the grid between them too? `what` says how
+ * it was not, `verb` what the other did. */
+static void need_grid_order(struct actor *a, u64 other, bool write, u64 addr, u32 who, u32 loc,
+                            const char *verb) {
+    const struct grid *g = a->grid;
+    char text[100];
+    const bool loose = other >= g->loose_lo && other < g->loose_hi;
+    if (a->grid_acquired && !loose)
+        return;
+    snprintf(text, sizeof text, "%s by a grid that may still run%s,", verb,
+             a->grid_acquired ? ", since the one after it ended without griddepcontrol.wait" : "");
+    complain(a, EMU_PDL,
+             a->grid_acquired ? write ? "write" : "read"
+             : write          ? "write before griddepcontrol.wait"
+                              : "read before griddepcontrol.wait",
+             "global", addr, who, loc, text);
 }
 
 static void global_cell(struct actor *a, struct page *p, u32 g, u64 addr, bool write) {
     struct cell *x = &p->cell[g];
-    if (p->older && p->older[g].who &&
-        a->e->checker->cluster_grid[p->older[g].who >> WHO_BITS] == a->grid)
+    const u64 self = a->grid->id;
+    if (p->older && p->older[g].who && grid_of(a, p->older[g].who) == self)
         need_older_order(a, &p->older[g], "global", addr, write);
     if (x->w_who &&
         (x->w_who != a->who || x->w_epoch != a->epoch || x->w_lane != a->lane || a->async)) {
-        if (foreign_grid(a, x)) {
-            if (!a->grid_acquired)
-                complain(
-                    a, EMU_PDL,
-                    write ? "write before griddepcontrol.wait" : "read before griddepcontrol.wait",
-                    "global", addr, x->w_who, x->w_loc, "written by a grid that may still run,");
-        } else {
+        if (grid_of(a, x->w_who) != self)
+            need_grid_order(a, grid_of(a, x->w_who), write, addr, x->w_who, x->w_loc, "written");
+        else
             need_write_order(a, x, "global", addr, write);
-        }
         if (a->nc && x->w_who != a->who)
             complain(a, EMU_PDL, "ld.global.nc of bytes written during the lifetime of the kernel",
                      "global", addr, x->w_who, x->w_loc, "written");
@@ -310,10 +323,8 @@ static void global_cell(struct actor *a, struct page *p, u32 g, u64 addr, bool w
         return;
     }
     for (int k = 0; k < 2; k++)
-        if (x->r_who[k] && a->e->checker->cluster_grid[x->r_who[k] >> WHO_BITS] != a->grid) {
-            if (!a->grid_acquired)
-                complain(a, EMU_PDL, "write before griddepcontrol.wait", "global", addr,
-                         x->r_who[k], x->r_loc, "read by a grid that may still run,");
+        if (x->r_who[k] && grid_of(a, x->r_who[k]) != self) {
+            need_grid_order(a, grid_of(a, x->r_who[k]), true, addr, x->r_who[k], x->r_loc, "read");
             x->r_who[k] = 0;
         }
     if (x->r_who[0] | x->r_who[1])

@@ -236,8 +236,55 @@ static void test_other_kernel(void) {
     CHECK(found, "a report names the line and the kernel of the write");
 }
 
+/* A grid that ends without griddepcontrol.wait says nothing of those before it. */
+static int chain_reports(const char *wait, uint64_t seed, char *report, size_t n) {
+    char text[1200], err[600] = "";
+    snprintf(text, sizeof text,
+             ".version 9.0\n.target sm_90\n.address_size 64\n"
+             ".visible .entry first(.param .u64 p)\n{\n.reg .b64 %%rd<2>;\n"
+             "griddepcontrol.launch_dependents;\nld.param.u64 %%rd1, [p];\n"
+             "st.global.u32 [%%rd1], 1;\nret;\n}\n"
+             ".visible .entry idle(.param .u64 p)\n{\n"
+             "griddepcontrol.launch_dependents;\n%s\nret;\n}\n"
+             ".visible .entry last(.param .u64 p)\n{\n.reg .b64 %%rd<2>; .reg .b32 %%r<2>;\n"
+             "ld.param.u64 %%rd1, [p];\ngriddepcontrol.wait;\nld.global.u32 %%r1, [%%rd1];\n"
+             "ret;\n}\n",
+             wait);
+    struct emu *e = emu_new(&(struct emu_options){.part = "sm_90a", .seed = seed, .quiet = true});
+    struct module *m = emu_load(e, text, strlen(text), "chain", err, sizeof err);
+    CHECK(m != NULL, "%s", err);
+    uint64_t out = emu_alloc(e, 64);
+    for (int k = 0; k < 4; k++) {
+        static const char *const names[] = {"first", "idle", "idle", "last"};
+        struct emu_launch l = {.fn = emu_function(m, names[k]),
+                               .grid = {1, 1, 1},
+                               .block = {32, 1, 1},
+                               .params = &out,
+                               .param_bytes = sizeof out,
+                               .pdl = k > 0};
+        CHECK(emu_launch(e, &l), "%s", names[k]);
+    }
+    emu_sync(e);
+    const int count = (int)emu_report_count(e);
+    snprintf(report, n, "%s", count ? emu_report_text(e, 0) : "");
+    emu_unload(e, m);
+    emu_free(e);
+    return count;
+}
+
+static void test_chain(void) {
+    char report[800];
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        CHECK(!chain_reports("griddepcontrol.wait;", seed, report, sizeof report), "%s", report);
+        CHECK(chain_reports("", seed, report, sizeof report) == 1 &&
+                  strstr(report, "since the one after it ended without griddepcontrol.wait"),
+              "seed %d: '%s'", (int)seed, report);
+    }
+}
+
 int main(int argc, char **argv) {
     test_other_kernel();
+    test_chain();
     unit_programs("LITMUS", "tests/emu/litmus", "lit", read_file, argc > 1 ? argv[1] : NULL);
     return unit_end();
 }

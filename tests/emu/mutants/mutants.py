@@ -27,7 +27,7 @@ KERNELS = ["sm100_bf16_d128_g8", "sm100_e4m3_d128_g8", "sm90_bf16_d128_g8", "sm8
            "helpers_sm100"]
 # Whole tiles first: there the check of unread operands is on.
 SCENARIOS = ["shares", "output", "partial", "cluster", "atomic", "shares-tails", "output-tails", "cluster-paged",
-             "atomic-paged", "output-paged", "partial-paged", "partial-csr", "early", "early-paged", "grid", "grid-paged",
+             "atomic-paged", "output-paged", "partial-paged", "partial-csr", "early", "early-paged", "early-idle", "grid", "grid-paged",
              "shares-many"]
 
 

@@ -39,7 +39,7 @@ static const struct scenario {
     enum gqa_split_mode mode;
     enum gqa_reduction reduction;
     int sms; /* of the part: few make persistent CTAs take several parts */
-    enum { WHOLE, LARGE, FLAT, SCALES_1, SCALES_2, SCALES_3, RAGGED, APART, EARLY } kind;
+    enum { WHOLE, LARGE, FLAT, SCALES_1, SCALES_2, SCALES_3, RAGGED, APART, EARLY, IDLE } kind;
 } scenarios[] = {
     {"output", {1024}, 1, 1, 1, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, WHOLE},
     {"output-tails", {837, 45, 1, 0}, 4, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, FLAT},
@@ -73,6 +73,7 @@ static const struct scenario {
     {"apart", {300, 45, 0}, 3, 2, 2, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, APART},
     {"early", {600, 45}, 2, 1, 2, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_KERNEL, 0, EARLY},
     {"early-paged", {300, 45}, 2, 1, 2, 16, 0, GQA_SPLIT_AUTO, GQA_REDUCE_KERNEL, 2, EARLY},
+    {"early-idle", {300, 45}, 2, 1, 2, 0, 1, GQA_SPLIT_FIXED, GQA_REDUCE_NONE, 0, IDLE},
     {"auto", {1100}, 1, 1, 1, 0, 0, GQA_SPLIT_AUTO, GQA_REDUCE_AUTO, 0, LARGE},
 };
 
@@ -181,8 +182,12 @@ static bool make_case(const struct scenario *s, const char *kernel, struct test_
     }
     if (s->kind == RAGGED || s->kind == APART)
         add_shape(c, s->kind == RAGGED, *arch);
-    if (s->kind == EARLY)
+    if (s->kind >= EARLY)
         c->p.pdl = GQA_PDL_EARLY;
+    if (s->kind == IDLE) {
+        c->p.q_ragged = c->q_lens_count = 1;
+        c->q_lens[0] = s->q_tokens;
+    }
     if (is_equal) /* then kernels need not wait for lengths */
         c->lens_kind = CASE_LENS_NULL;
     return true;
@@ -274,7 +279,20 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* No sequence has query tokens: what the first decode of IDLE is told. */
+static bool no_queries(const struct case_instance *x, struct gqa_tensors *t) {
+    const size_t bytes = (size_t)(x->p.batch + 1) * sizeof(int32_t);
+    int32_t *zeros = calloc(1, bytes);
+    void *device = x->memory->alloc(x->memory->context, bytes, 256);
+    const bool ok = zeros && device && x->memory->upload(x->memory->context, device, zeros, bytes);
+    free(zeros);
+    t->cu_seqlens_q = device;
+    return ok;
+}
+
 static int decode_all(struct case_instance *x, gqa_plan *plan) {
+    const bool is_idle = x->p.q_ragged && x->p.pdl == GQA_PDL_EARLY;
+    struct gqa_tensors idle = x->device;
     struct gqa_error err = {0};
     const size_t bytes = gqa_plan_workspace(plan);
     void *workspace = x->memory->alloc(x->memory->context, bytes, 256);
@@ -283,11 +301,13 @@ static int decode_all(struct case_instance *x, gqa_plan *plan) {
     const bool has_letters = x->p.reduction == GQA_REDUCE_GRID;
     if (!workspace || (has_letters && !case_memory_poison(x->memory, workspace, bytes)))
         return fail("workspace", "no memory");
+    if (is_idle && !no_queries(x, &idle))
+        return fail("queries", "no memory");
     if (!options.time && !touch_inputs(x))
         return fail("touch", "the kernel before the decode cannot be launched");
     const double start = now();
     for (int n = 0; n < options.decodes; n++)
-        if (gqa_decode(plan, &x->device, workspace, bytes, NULL, &err))
+        if (gqa_decode(plan, is_idle && n == 0 ? &idle : &x->device, workspace, bytes, NULL, &err))
             return fail("gqa_decode", err.message);
     if (!case_collect(x))
         return fail("outputs", x->why);
@@ -376,7 +396,7 @@ static int run_scenario(const char *name) {
                 options.kernel);
         return 2;
     }
-    if (s->kind == EARLY && arch != 90)
+    if (s->kind >= EARLY && arch != 90)
         status = (printf("plan: only Hopper's kernels read early\n"), REFUSED);
     for (int seed = options.from; seed <= options.to && !status; seed++)
         status = run_seed(s, &c, arch, seed);
