@@ -61,7 +61,7 @@ static const struct scenario {
      3,
      LARGE},
     {"cluster", {2048}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, WHOLE},
-    {"cluster-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, LARGE},
+    {"cluster-paged", {820, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_CLUSTER, 0, LARGE},
     {"grid", {1024}, 1, 1, 1, 0, 4, GQA_SPLIT_FIXED, GQA_REDUCE_GRID, 0, WHOLE},
     {"grid-paged", {500, 33}, 2, 1, 1, 16, 3, GQA_SPLIT_FIXED, GQA_REDUCE_GRID, 0, LARGE},
     {"atomic", {1024}, 1, 1, 1, 0, 2, GQA_SPLIT_FIXED, GQA_REDUCE_ATOMIC, 0, WHOLE},
