@@ -45,15 +45,16 @@ bool desc_decode_sm100(struct matrix_desc *d, uint64_t word, char *why, size_t w
                field(word, 46, 3));
     if (field(word, 14, 2) || field(word, 30, 2) || field(word, 53, 8))
         REFUSE("tcgen05 descriptor 0x%016" PRIx64 ": reserved bits are set", word);
-    if (field(word, 52, 1))
-        REFUSE("tcgen05 descriptor 0x%016" PRIx64
-               ": an absolute leading-dimension address (bit 52) "
-               "exists on sm_103a for K = 96 only",
-               word);
     if (swizzles[field(word, 61, 3)] == 0xff)
         REFUSE("tcgen05 descriptor 0x%016" PRIx64 ": swizzle mode %u does not exist", word,
                field(word, 61, 3));
     d->swizzle = swizzles[field(word, 61, 3)];
+    d->absolute = field(word, 52, 1);
+    if (d->absolute && (d->swizzle != SWIZZLE_128B || d->base_offset))
+        REFUSE("tcgen05 descriptor 0x%016" PRIx64
+               ": an absolute leading-dimension address (bit 52) wants the swizzle 128B and base "
+               "offset 0",
+               word);
     return true;
 }
 
@@ -67,6 +68,10 @@ static uint32_t span_of(uint32_t swizzle) {
 uint32_t desc_chunk(const struct matrix_desc *d, bool mn_major, uint32_t r, uint32_t c) {
     const uint32_t w = span_of(d->swizzle);
     const uint32_t group = mn_major && d->swizzle == SWIZZLE_128B_ATOM_32B ? 4 : 8;
+    const uint32_t column = d->start % 128 / 16 + c;
+    if (d->absolute && column >= 8)
+        return swizzle_address(d->swizzle,
+                               d->lbo + r / 8 * d->sbo + r % 8 * 128 + 16 * (column - 8));
     uint32_t a = d->start + r % group * w;
     if (d->swizzle == SWIZZLE_NONE)
         a += mn_major ? c * d->sbo + r / group * d->lbo : r / group * d->sbo + c * d->lbo;
@@ -83,6 +88,11 @@ const char *view_refuse(const struct matrix_view *v) {
         return "an MN-major operand needs at least 16 bytes along M or N";
     if (!v->mn_major && v->desc.swizzle != SWIZZLE_NONE && v->chunks > per)
         return "a K-major operand is wider than its swizzle";
+    if (v->mn_major && v->desc.absolute)
+        return "an absolute leading-dimension address is for K-major operands";
+    if (!v->mn_major && v->chunks == 3 && v->desc.swizzle != SWIZZLE_NONE && !v->desc.absolute &&
+        v->desc.start / 16 % per + 3 > per)
+        return "48 bytes of K pass the end of a line: an absolute leading-dimension address is due";
     if (v->mn_major && v->chunks % per && v->desc.swizzle != SWIZZLE_NONE)
         return "an MN-major operand must fill whole swizzle spans along M or N";
     return NULL;
@@ -103,7 +113,7 @@ void view_range(const struct matrix_view *v, uint32_t *lo, uint32_t *hi) {
 void view_gather(const struct matrix_view *v, const uint8_t *smem, uint8_t *out) {
     const struct matrix_desc *d = &v->desc;
     const uint32_t w = span_of(d->swizzle);
-    const bool plain = d->swizzle != SWIZZLE_128B_ATOM_32B && !d->base_offset;
+    const bool plain = d->swizzle != SWIZZLE_128B_ATOM_32B && !d->base_offset && !d->absolute;
     const bool inside = d->swizzle != SWIZZLE_NONE && (!v->mn_major || 16 * v->chunks <= w);
     if (!plain || !(inside || d->swizzle == SWIZZLE_NONE)) {
         for (uint32_t r = 0; r < v->rows; r++)

@@ -10,8 +10,10 @@
  *   MN-major, swizzled   S + (16c/W) LBO + (r/8) SBO + (r%8) W + 16c%W
  *   MN-major, 128B with 32-byte atoms: as swizzled, groups of 4 k instead of 8
  *
- * and the swizzle XORs bits of that absolute address, as the tensor copies do.  PTX ISA: Shared
- * Memory Descriptor, Canonical Layouts (tcgen05); Matrix Descriptor (wgmma).
+ * and the swizzle XORs bits of that absolute address, as the tensor copies do.  With an absolute
+ * leading-dimension address (sm_103a, 48 bytes of K) a chunk that would pass the end of its line of
+ * 128 bytes lies at the beginning of the line there instead.  PTX ISA: Shared Memory Descriptor,
+ * Leading Dimension Stride, Canonical Layouts (tcgen05); Matrix Descriptor (wgmma).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EMU_DESC_H
@@ -25,6 +27,7 @@ struct matrix_desc {
     uint32_t start, lbo, sbo; /* bytes */
     uint32_t swizzle;         /* enum tensormap_swizzle: NONE, 32B, 64B, 128B, 128B_ATOM_32B */
     uint32_t base_offset;
+    bool absolute; /* lbo is the address where K goes on, see above */
 };
 
 /* False: `why` names the field.  sm_90a (wgmma) and sm_100a (tcgen05) words differ. */

@@ -31,6 +31,7 @@ void forms_umma(struct emu *e, const struct umma *u) {
                        u->form.a_tmem,
                        s->m,
                        s->n,
+                       s->k,
                        s->a,
                        s->b,
                        s->d_f16,
@@ -61,8 +62,9 @@ void forms_umma(struct emu *e, const struct umma *u) {
     if (!e->forms)
         return;
     if (u->form.scales)
-        snprintf(extra, sizeof extra, ", %u scales %s at bytes %u and %u", u->form.scales,
-                 s->sf_ue4m3 ? "ue4m3" : "ue8m0", s->sfa_id, s->sfb_id);
+        snprintf(extra, sizeof extra, ", %u scales%s %s at bytes %u and %u", umma_scales(u),
+                 s->k == 96 ? " of K 96" : "", s->sf_ue4m3 ? "ue4m3" : "ue8m0", s->sfa_id,
+                 s->sfb_id);
     if (!u->form.a_tmem)
         layout(a, sizeof a, &u->a, s->a_mn);
     layout(b, sizeof b, &u->b, s->b_mn);

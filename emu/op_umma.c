@@ -67,11 +67,19 @@ static u32 where_of(const struct umma *u, u32 quarters, bool is_d) {
     return quarters | half | (is_d ? layout << TC_LAYOUT : 0);
 }
 
+/* The words of scale factors, for CTA c. */
+static void scale_checks(struct emu *e, struct item *it, struct cta *c, const struct umma *u) {
+    struct tmem_span s;
+    for (u32 w = 0; (s = umma_span_sfa(u, w)).columns; w++)
+        check_item_tmem(e, it, c, s.quarters, s.column, s.columns, false);
+    for (u32 w = 0; (s = umma_span_sfb(u, w)).columns; w++)
+        check_item_tmem(e, it, c, s.quarters, s.column, s.columns, false);
+}
+
 static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) {
     const struct umma *u = &x->mma;
     const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
-    const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
-    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u), meta = umma_span_meta(u);
+    const struct tmem_span d = umma_span_d(u), t = umma_span_a(u), meta = umma_span_meta(u);
     const u32 where = where_of(u, d.quarters, true);
     for (u32 k = 0; k < u->form.cta_group; k++) {
         if (!u->form.a_tmem)
@@ -80,10 +88,7 @@ static void mma_checks(struct emu *e, struct item *it, const struct pipe_op *x) 
         if (t.columns)
             check_item_tmem(e, it, x->cta[k], where_of(u, t.quarters, false), t.column, t.columns,
                             false);
-        if (sa.columns) {
-            check_item_tmem(e, it, x->cta[k], sa.quarters, sa.column, sa.columns, false);
-            check_item_tmem(e, it, x->cta[k], sb.quarters, sb.column, sb.columns, false);
-        }
+        scale_checks(e, it, x->cta[k], u);
         if (meta.columns)
             check_item_tmem(e, it, x->cta[k], meta.quarters, meta.column, meta.columns, false);
         if (u->accumulate)
@@ -247,12 +252,27 @@ static void check_range(struct warp *w, const struct insn *i, const struct matri
     u32 lo, hi;
     const struct cta *c = w->cta;
     u32 last = desc_chunk(&v->desc, v->mn_major, v->rows - 1, v->chunks - 1) | 127;
-    if ((v->desc.start & ~127u) >= c->smem_lo && last < c->smem_hi)
+    if (!v->desc.absolute && (v->desc.start & ~127u) >= c->smem_lo && last < c->smem_hi)
         return; /* addresses grow with both indices, and the swizzle stays in lines of 128 bytes */
     view_range(v, &lo, &hi);
     if (lo < c->smem_lo || hi > c->smem_hi)
         emu_fault(w, i, "%c: shared memory 0x%x to 0x%x, the CTA has 0x%x to 0x%x", name, lo, hi,
                   c->smem_lo, c->smem_hi);
+}
+
+/* The tensor memory that the product uses in CTA c is allocated. */
+static void mma_need(struct warp *w, const struct insn *i, struct cta *c, const struct umma *u) {
+    const struct tmem_span d = umma_span_d(u), t = umma_span_a(u), meta = umma_span_meta(u);
+    struct tmem_span s;
+    tmem_need(w, i, c, d.column, d.columns, "D");
+    if (meta.columns)
+        tmem_need(w, i, c, meta.column, meta.columns, "metadata");
+    for (u32 k = 0; (s = umma_span_sfa(u, k)).columns; k++)
+        tmem_need(w, i, c, s.column, s.columns, "scale factors of A");
+    for (u32 k = 0; (s = umma_span_sfb(u, k)).columns; k++)
+        tmem_need(w, i, c, s.column, s.columns, "scale factors of B");
+    if (t.columns)
+        tmem_need(w, i, c, t.column, t.columns, "A");
 }
 
 static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct mma_form *f) {
@@ -281,24 +301,16 @@ static void mma_issue(struct warp *w, const struct insn *i, u32 l, const struct 
     u64 word_b = ((const u64 *)reg_at(w, f->b))[l];
     if (!umma_prepare(u, ((const u32 *)reg_at(w, f->idesc))[l], word_a, word_b, why, sizeof why))
         emu_fault(w, i, "lane %u: %s", l, why);
+    const struct emu_part *part = w->cta->grid->emu->part;
+    if (u->shape.k == 96 && (part->major != 10 || part->minor != 3))
+        emu_fault(w, i, "lane %u: K = 96 exists on sm_103a, not on %s", l, part->name);
     const struct matrix_view a = umma_view_a(u), b = umma_view_b(u);
     if (!f->form.a_tmem)
         check_range(w, i, &a, 'A');
     check_range(w, i, &b, 'B');
     forms_umma(w->cta->grid->emu, u);
-    const struct tmem_span d = umma_span_d(u), t = umma_span_a(u);
-    const struct tmem_span sa = umma_span_sfa(u), sb = umma_span_sfb(u), meta = umma_span_meta(u);
-    for (u32 k = 0; k < f->form.cta_group; k++) {
-        tmem_need(w, i, x.cta[k], d.column, d.columns, "D");
-        if (meta.columns)
-            tmem_need(w, i, x.cta[k], meta.column, meta.columns, "metadata");
-        if (sa.columns) {
-            tmem_need(w, i, x.cta[k], sa.column, sa.columns, "scale factors of A");
-            tmem_need(w, i, x.cta[k], sb.column, sb.columns, "scale factors of B");
-        }
-        if (t.columns)
-            tmem_need(w, i, x.cta[k], t.column, t.columns, "A");
-    }
+    for (u32 k = 0; k < f->form.cta_group; k++)
+        mma_need(w, i, x.cta[k], u);
     pipe_post(w, i, l, &x);
 }
 
@@ -485,6 +497,8 @@ static int op_cp(struct warp *w, const struct insn *i, u32 m) {
         x.cp.address = ((const u32 *)reg_at(w, i->a))[l] + (u32)i->imm;
         if (!desc_decode_sm100(&x.cp.desc, ((const u64 *)reg_at(w, i->b))[l], why, sizeof why))
             emu_fault(w, i, "lane %u: %s", l, why);
+        if (x.cp.desc.absolute)
+            emu_fault(w, i, "lane %u: an absolute leading-dimension address is for tcgen05.mma", l);
         const char *bad = tmem_copy_refuse(x.cp.shape, x.cp.address);
         if (bad)
             emu_fault(w, i, "lane %u: address 0x%08x: %s", l, x.cp.address, bad);

@@ -100,6 +100,13 @@ static bool check_small(const struct umma_shape *s, char *why, size_t why_bytes)
     return true;
 }
 
+/* Valid scale factor ids: three factors may start at any byte, six at bytes 0 and 2. */
+static bool scale_ids(uint32_t scales, bool k96, uint32_t id) {
+    if (k96)
+        return scales == 2 || id % 2 == 0;
+    return id + scales <= 4 && (scales != 2 || id % 2 == 0);
+}
+
 /* The kinds with scale factors use the word differently. */
 static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umma_form *f,
                           char *why, size_t why_bytes) {
@@ -116,10 +123,12 @@ static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umm
         (!wide && field(idesc, 12, 1)))
         REFUSE("instruction descriptor 0x%08x: a reserved bit (0, 1, 3, 6, 24-26%s) is set", idesc,
                wide ? "" : " or 12");
-    if (field(idesc, 31, 1))
-        REFUSE("instruction descriptor 0x%08x: K = 96 (bit 31) exists on sm_103a only, and is not "
-               "modelled",
-               idesc);
+    const bool k96 = field(idesc, 31, 1);
+    if (k96 && (wide || f->sparse || f->a_tmem))
+        REFUSE(
+            "instruction descriptor 0x%08x: K = 96 (bit 31) is for dense kind::mxf4 and mxf4nvf4 "
+            "with A in shared memory",
+            idesc);
     const uint32_t a = field(idesc, 7, 3), b = field(idesc, 10, wide ? 3 : 2);
     if (!operand_type(f->kind, a, &s->a) || !operand_type(f->kind, b, &s->b))
         REFUSE("instruction descriptor 0x%08x: types A %u, B %u do not exist for kind::%s", idesc,
@@ -128,12 +137,11 @@ static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umm
         REFUSE("instruction descriptor 0x%08x: scale factors of type ue4m3 (bit 23 is 0) are for "
                "kind::mxf4nvf4 with four of them",
                idesc);
-    if (s->sfa_id + f->scales > 4 || s->sfb_id + f->scales > 4 ||
-        (f->scales == 2 && ((s->sfa_id | s->sfb_id) & 1)))
-        REFUSE("instruction descriptor 0x%08x: scale factor ids %u and %u with %u scale factors",
-               idesc, s->sfa_id, s->sfb_id, f->scales);
     s->elem = 1;
-    s->k = (wide ? 32 : 64) << f->sparse;
+    s->k = k96 ? 96 : (wide ? 32u : 64u) << f->sparse;
+    if (!scale_ids(f->scales, k96, s->sfa_id) || !scale_ids(f->scales, k96, s->sfb_id))
+        REFUSE("instruction descriptor 0x%08x: scale factor ids %u and %u with %u scale factors",
+               idesc, s->sfa_id, s->sfb_id, k96 ? f->scales * 3 / 2 : f->scales);
     if (!wide && (s->a_mn || s->b_mn))
         REFUSE("kind::%s: both operands are K-major", kinds[f->kind]);
     if (f->a_tmem && s->a_mn)
@@ -212,11 +220,14 @@ uint32_t umma_held(const struct umma *u) {
     return u->shape.k >> u->form.sparse;
 }
 struct matrix_view umma_view_a(const struct umma *u) {
-    return view(&u->a, u->shape.a_mn, umma_rows_a(u), umma_held(u), u->shape.elem, 2);
+    return view(&u->a, u->shape.a_mn, umma_rows_a(u), umma_held(u), u->shape.elem,
+                u->shape.k == 96 ? 3 : 2);
 }
 struct matrix_view umma_view_b(const struct umma *u) {
     return view(&u->b, u->shape.b_mn, umma_rows_b(u), u->shape.k, u->shape.elem,
-                u->form.sparse ? 4 : 2);
+                u->shape.k == 96 ? 3
+                : u->form.sparse ? 4
+                                 : 2);
 }
 
 bool umma_half_lanes(const struct umma *u) { /* layout F */
@@ -239,13 +250,20 @@ struct tmem_span umma_span_a(const struct umma *u) {
     return (struct tmem_span){15, (uint16_t)(u->a_addr & 0xffff), u->form.a_tmem ? 8 : 0};
 }
 
-struct tmem_span umma_span_sfa(const struct umma *u) {
-    return (struct tmem_span){15, (uint16_t)(u->sfa & 0xffff),
-                              (uint16_t)(u->form.scales ? (umma_rows_a(u) + 31) / 32 : 0)};
+uint32_t umma_scales(const struct umma *u) {
+    return u->shape.k == 96 ? u->form.scales * 3 / 2 : u->form.scales;
 }
-struct tmem_span umma_span_sfb(const struct umma *u) {
-    return (struct tmem_span){15, (uint16_t)(u->sfb & 0xffff),
-                              (uint16_t)(u->form.scales ? (u->shape.n + 31) / 32 : 0)};
+static struct tmem_span span_scales(const struct umma *u, uint32_t address, uint32_t id,
+                                    uint32_t rows, uint32_t w) {
+    const bool there = 4 * w < id + umma_scales(u) && u->form.scales;
+    return (struct tmem_span){15, (uint16_t)((address & 0xffff) + w * (rows > 128 ? 8 : 4)),
+                              (uint16_t)(there ? (rows + 31) / 32 : 0)};
+}
+struct tmem_span umma_span_sfa(const struct umma *u, uint32_t w) {
+    return span_scales(u, u->sfa, u->shape.sfa_id, umma_rows_a(u), w);
+}
+struct tmem_span umma_span_sfb(const struct umma *u, uint32_t w) {
+    return span_scales(u, u->sfb, u->shape.sfb_id, u->shape.n, w);
 }
 
 struct tmem_span umma_span_meta(const struct umma *u) {
@@ -283,12 +301,12 @@ static bool quarters_equal(const uint32_t *cells, struct tmem_span s, uint32_t r
     return true;
 }
 const char *umma_scales_refuse(const struct umma *u, uint32_t c) {
-    if (!u->form.scales)
-        return NULL;
-    if (!quarters_equal(u->cta[c].tmem, umma_span_sfa(u), umma_rows_a(u)))
-        return "the scale factors of A differ between the four quarters of lanes";
-    if (!quarters_equal(u->cta[c].tmem, umma_span_sfb(u), u->shape.n))
-        return "the scale factors of B differ between the four quarters of lanes";
+    for (uint32_t w = 0; umma_span_sfa(u, w).columns; w++)
+        if (!quarters_equal(u->cta[c].tmem, umma_span_sfa(u, w), umma_rows_a(u)))
+            return "the scale factors of A differ between the four quarters of lanes";
+    for (uint32_t w = 0; umma_span_sfb(u, w).columns; w++)
+        if (!quarters_equal(u->cta[c].tmem, umma_span_sfb(u, w), u->shape.n))
+            return "the scale factors of B differ between the four quarters of lanes";
     return NULL;
 }
 
@@ -320,8 +338,16 @@ bool umma_zero_columns(uint64_t word, uint32_t m, uint32_t n, uint64_t mask[4], 
     return true;
 }
 
+static struct tmem_span last_word(struct tmem_span (*span)(const struct umma *, uint32_t),
+                                  const struct umma *u) {
+    uint32_t w = 0;
+    while (span(u, w + 1).columns)
+        w++;
+    return span(u, w);
+}
+
 static bool check_scales(const struct umma *u, char *why, size_t why_bytes) {
-    const struct tmem_span a = umma_span_sfa(u), b = umma_span_sfb(u);
+    const struct tmem_span a = last_word(umma_span_sfa, u), b = last_word(umma_span_sfb, u);
     if (u->sfa >> 16 || u->sfb >> 16)
         REFUSE("scale factors at tensor memory 0x%08x and 0x%08x: the lane must be 0", u->sfa,
                u->sfb);
@@ -373,6 +399,8 @@ static bool check_layout(const struct umma *u, const struct matrix_view *v, char
     const char *bad = view_refuse(v);
     if (bad)
         REFUSE("%c: %s", name, bad);
+    if (v->desc.absolute && u->shape.k != 96)
+        REFUSE("%c: an absolute leading-dimension address (bit 52) is for K = 96", name);
     return true;
 }
 

@@ -1,8 +1,9 @@
 /* umma.h: tcgen05.mma: instruction descriptors, legality, where D and A lie, the product.
  *
- * K is 32 bytes of each operand row.  4- and 6-bit types lie 16 in 16 bytes of shared memory,
- * padded behind (mxf4 kinds: two in a byte), and one in a byte of tensor memory, 4-bit ones in bits
- * 5:2.  Where row m, column n of D lie in tensor memory (PTX ISA, Data Path Layout Organization):
+ * K is 32 bytes of each operand row, 48 of dense mxf4 kinds with K = 96 (sm_103a).  4- and 6-bit
+ * types lie 16 in 16 bytes of shared memory, padded behind (mxf4 kinds: two in a byte), and one in
+ * a byte of tensor memory, 4-bit ones in bits 5:2.  Where row m, column n of D lie in tensor memory
+ * (PTX ISA, Data Path Layout Organization):
  *
  *   M 128                 D   lane m, column n
  *   M 64                  F   lane 32 (m/16) + m%16 (+16 when the address says so), column n
@@ -57,7 +58,8 @@ struct umma_form {
     enum umma_kind kind;
     uint32_t cta_group; /* 1 or 2 */
     bool ws, a_tmem;
-    uint32_t scales; /* of a row, block-scaled kinds: 1, 2 or 4 (scale_vec) */
+    uint32_t scales; /* of a row, block-scaled kinds: 1, 2 or 4 (scale_vec); K = 96: 3 for 2, 6
+                      * for 4 */
     bool ashift;     /* row r of A is row r + 1 of tensor memory, but for the last */
     bool sparse;
 };
@@ -104,10 +106,13 @@ struct tmem_span {
 struct tmem_span umma_span_d(const struct umma *u);
 struct tmem_span umma_span_a(const struct umma *u); /* columns 0 when A is in shared memory */
 
-/* Block-scaled kinds: the words of scale factors; row r of A (column n of B) has its word in lane
- * r%32, column r/32, the same in all four quarters. */
-struct tmem_span umma_span_sfa(const struct umma *u);
-struct tmem_span umma_span_sfb(const struct umma *u);
+/* Block-scaled kinds: the words of scale factors; row r of A (column n of B) has word w in lane
+ * r%32, column r/32 + 4 w (8 w of more than 128 columns of B), the same in all four quarters. Bytes
+ * are counted from the id on; with K = 96 they may need a second and a third word.  Columns 0:
+ * there is no word w. */
+struct tmem_span umma_span_sfa(const struct umma *u, uint32_t w);
+struct tmem_span umma_span_sfb(const struct umma *u, uint32_t w);
+uint32_t umma_scales(const struct umma *u); /* of a row */
 /* NULL, or that the quarters of CTA c differ. */
 const char *umma_scales_refuse(const struct umma *u, uint32_t c);
 /* Sparse: the words of metadata; the columns of row's elements, NULL, or what is wrong with them.

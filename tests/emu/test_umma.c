@@ -351,7 +351,13 @@ static void test_idesc_refusals(void) {
         {0x08820080, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "do not exist"},
         {0x08821480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "reserved"},
         {0x08830480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "K-major"},
-        {0x88820480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "K = 96"},
+        {0x88820480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, NULL}, /* K = 96 */
+        {0xe8820490, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, NULL}, /* scale factor ids 3 and 1 */
+        {0xa8020480, {UMMA_MXF4NVF4, 1, 0, 0, 4, 0, 0}, "scale factor ids"},
+        {0xc8020480, {UMMA_MXF4NVF4, 1, 0, 0, 4, 0, 0}, NULL},
+        {0x88820480, {UMMA_MXF4, 1, 0, 1, 2, 0, 0}, "K = 96"},
+        {0x88820484, {UMMA_MXF4, 1, 0, 0, 2, 0, 1}, "K = 96"},
+        {0x88820000, {UMMA_MXF8F6F4, 1, 0, 0, 1, 0, 0}, "K = 96"},
         {0x08820484, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "sparse"},
         {0x08020480, {UMMA_MXF4NVF4, 1, 0, 0, 4, 0, 0}, NULL},
         {0x080204a0, {UMMA_MXF4NVF4, 1, 0, 0, 4, 0, 0}, "scale factor ids"},
@@ -378,8 +384,14 @@ static void test_desc(void) {
           "%s", why);
     CHECK(!desc_decode_sm100(&d, 0x4020404000000123ull, why, sizeof why) && strstr(why, "reserved"),
           "%s", why);
-    CHECK(!desc_decode_sm100(&d, 0x4010404000000123ull, why, sizeof why) && strstr(why, "bit 52"),
-          "%s", why);
+    CHECK(desc_decode_sm100(&d, 0x4010404000400123ull, why, sizeof why) && d.absolute, "%s", why);
+    CHECK(desc_chunk(&d, false, 0, 4) == (0x1270 ^ 0x40) && desc_chunk(&d, false, 0, 5) == 0x400 &&
+              desc_chunk(&d, false, 9, 6) == 0x400 + 1024 + 128,
+          "K goes on at the absolute address");
+    CHECK(!desc_decode_sm100(&d, 0x8010404000000123ull, why, sizeof why) && strstr(why, "bit 52"),
+          "64B: %s", why);
+    CHECK(!desc_decode_sm100(&d, 0x4012404000000123ull, why, sizeof why) && strstr(why, "bit 52"),
+          "base offset: %s", why);
     CHECK(!desc_decode_sm100(&d, 0x4000404000004123ull, why, sizeof why) && strstr(why, "reserved"),
           "%s", why);
     CHECK(desc_decode_sm90(&d, 0x4000004000000123ull, why, sizeof why) && d.swizzle == 3, "%s",

@@ -12,7 +12,7 @@ enum { SMEM = 232448, CELLS = 128 * 512, D = 32, A_TMEM = 400, SFA = 440, SFB = 
 
 static uint8_t smem[2][SMEM];
 static uint32_t tmem[2][CELLS], before[2][CELLS];
-static double ma[256][64], mb[256][64], sa[256][4], sb[256][4];
+static double ma[256][96], mb[256][96], sa[256][6], sb[256][6];
 
 struct kase {
     enum umma_kind kind;
@@ -22,13 +22,15 @@ struct kase {
     int layout;
     uint64_t zero;
     bool ws, ashift;
+    bool k96;        /* scales: 3 or 6 */
+    uint32_t column; /* K = 96: 16-byte column of the 128-byte line where it starts */
 };
 
 static bool small(enum num_fmt f) {
     return f == NUM_E2M1 || f == NUM_E2M3 || f == NUM_E3M2;
 }
 static uint32_t depth(const struct kase *k) {
-    return k->kind >= UMMA_MXF4 ? 64 : 32;
+    return k->k96 ? 96 : k->kind >= UMMA_MXF4 ? 64 : 32;
 }
 static uint32_t type_code(const struct kase *k, enum num_fmt f) {
     return k->kind >= UMMA_MXF4 ? 1
@@ -51,7 +53,7 @@ static void put_bits(uint8_t *p, uint32_t bit, uint32_t bits, uint32_t code) {
         p[bit / 8] = (uint8_t)((p[bit / 8] & ~(1u << bit % 8)) | (code >> i & 1) << bit % 8);
 }
 
-/* The 32 bytes of one row of K elements, as memory packs them. */
+/* The 32 or 48 bytes of one row of K elements, as memory packs them. */
 static void pack_row(const struct kase *k, enum num_fmt f, bool in_tmem, const uint32_t *codes,
                      uint8_t *row) {
     for (uint32_t i = 0; i < depth(k); i++) {
@@ -81,25 +83,33 @@ static uint64_t put_operand(const struct kase *k, bool is_a, uint32_t start) {
     const uint32_t rows = is_a ? k->m : k->n, per = rows / k->group;
     uint32_t lbo, sbo;
     layout_strides(l, false, rows, 1, &lbo, &sbo);
+    const uint32_t next = start + 64 * 1024, bytes = k->k96 ? 48 : 32;
     for (uint32_t r = 0; r < rows; r++) {
-        uint32_t codes[64];
-        uint8_t row[32];
-        for (uint32_t i = 0; i < 32; i++)
+        uint32_t codes[96];
+        uint8_t row[48];
+        for (uint32_t i = 0; i < bytes; i++)
             row[i] = (uint8_t)unit_random(); /* padding may hold anything */
         for (uint32_t i = 0; i < depth(k); i++)
             codes[i] = pick(is_a ? k->a : k->b, &(is_a ? ma : mb)[r][i]);
         pack_row(k, is_a ? k->a : k->b, is_a && k->a_tmem, codes, row);
-        for (uint32_t i = 0; i < 32; i++)
+        for (uint32_t i = 0; i < bytes; i++) {
+            const uint32_t at = 16 * k->column + i, line = at / 128;
             if (is_a && k->a_tmem)
                 ((uint8_t *)&tmem[r / per][r % per * 512 + A_TMEM])[i] = row[i];
             else
-                smem[r / per][layout_address(l, false, start, lbo, sbo, r % per, i, 1)] = row[i];
+                smem[r / per][layout_address(l, false, line ? next : start, lbo, sbo, r % per,
+                                             at % 128, 1)] = row[i];
+        }
     }
+    if (k->k96 && k->layout == 3) /* the line that K goes on in, by address */
+        return (uint64_t)(start / 16 + k->column) | (uint64_t)(next >> 4) << 16 |
+               (uint64_t)(sbo >> 4) << 32 | 1ull << 46 | 1ull << 52 | 2ull << 61;
     return (uint64_t)(start >> 4) | (uint64_t)(lbo >> 4) << 16 | (uint64_t)(sbo >> 4) << 32 |
            1ull << 46 | (uint64_t)l->code << 61;
 }
 
-/* Row r of each CTA: byte id.. of lane r%32, column r/32, the same in all quarters. */
+/* Row r of each CTA: byte id.. of lane r%32, column r/32, the same in all quarters; every four
+ * bytes fill a column for each 32 of 128 or 256 rows. */
 static void put_scales(const struct kase *k, bool is_a) {
     const uint32_t rows = is_a ? k->m : k->n, per = is_a ? k->m / k->group : k->n;
     for (uint32_t r = 0; r < rows; r++)
@@ -112,19 +122,20 @@ static void put_scales(const struct kase *k, bool is_a) {
                 *v = choice[unit_random() % 4];
                 code = num_from_f64(NUM_UE4M3, *v, NUM_RN, 0);
             }
-            const uint32_t byte = (is_a ? k->sfa_id : k->sfb_id) + s;
+            const uint32_t at = (is_a ? k->sfa_id : k->sfb_id) + s, byte = at % 4;
+            const uint32_t word = at / 4 * (is_a || k->n <= 128 ? 4 : 8);
             for (uint32_t c = 0; c < k->group; c++)
                 for (uint32_t q = 0; q < 4; q++) {
                     const uint32_t in = r % per;
                     if (!is_a || r / per == c)
-                        ((uint8_t *)&tmem[c][(in % 32 + 32 * q) * 512 + (is_a ? SFA : SFB) +
+                        ((uint8_t *)&tmem[c][(in % 32 + 32 * q) * 512 + (is_a ? SFA : SFB) + word +
                                              in / 32])[byte] = (uint8_t)code;
                 }
         }
     /* Bytes that are not chosen hold anything, the same in all quarters. */
     for (uint32_t c = 0; c < 2; c++)
         for (uint32_t i = 32; i < 128; i++)
-            for (uint32_t col = is_a ? SFA : SFB; col < (is_a ? SFA + 4u : SFB + 8u); col++)
+            for (uint32_t col = is_a ? SFA : SFB; col < (is_a ? SFA + 8u : SFB + 16u); col++)
                 tmem[c][i * 512 + col] = tmem[c][i % 32 * 512 + col];
 }
 
@@ -147,8 +158,10 @@ static void run(const struct kase *k, const char *zero_bits) {
     const uint32_t m_field = k->scales ? k->m / 128 << 27 : k->m / 16 << 24;
     const uint32_t idesc =
         type_code(k, k->a) << 7 | type_code(k, k->b) << 10 | k->n / 8 << 17 | m_field |
-        (k->scales ? k->sfa_id << 29 | k->sfb_id << 4 | (k->ue4m3 ? 0u : 1u << 23) : 1u << 4);
-    struct umma u = {.form = {k->kind, k->group, k->ws, k->a_tmem, k->scales, k->ashift},
+        (k->scales ? k->sfa_id << 29 | k->sfb_id << 4 | (k->ue4m3 ? 0u : 1u << 23) : 1u << 4) |
+        (uint32_t)k->k96 << 31;
+    const uint32_t vector = k->k96 ? k->scales / 3 * 2 : k->scales;
+    struct umma u = {.form = {k->kind, k->group, k->ws, k->a_tmem, vector, k->ashift},
                      .d = D,
                      .a_addr = A_TMEM,
                      .sfa = SFA,
@@ -219,6 +232,30 @@ static void test_scaled(void) {
             k.sfb_id = unit_random() % 2 * 2;
         }
         run(&k, NULL);
+    }
+}
+
+/* K = 96 of sm_103a: six scale factors from bytes 0 or 2 on, or three from any; each column of a
+ * 128-byte line as the first. */
+static void test_k96(void) {
+    static const uint32_t shapes[][3] = {{128, 64, 1}, {128, 192, 1}, {256, 256, 2}, {256, 128, 2}};
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint32_t *s = shapes[i / 8 % 4];
+        const bool six = i & 1;
+        run(&(struct kase){.kind = six || i & 2 ? UMMA_MXF4NVF4 : UMMA_MXF4,
+                           .a = NUM_E2M1,
+                           .b = NUM_E2M1,
+                           .m = s[0],
+                           .n = s[1],
+                           .group = s[2],
+                           .scales = six ? 6 : 3,
+                           .sfa_id = six ? i / 2 % 2 * 2 : i / 2 % 4,
+                           .sfb_id = six ? i / 4 % 2 * 2 : i / 8 % 4,
+                           .ue4m3 = six && i & 4,
+                           .k96 = true,
+                           .layout = i < 56 ? 3 : 2 * (int)(i % 2), /* 128B; none, 64B */
+                           .column = i < 56 ? (i + i / 8) % 8 : 0},
+            NULL);
     }
 }
 
@@ -298,6 +335,7 @@ static void test_ashift(void) {
 
 int main(void) {
     test_scaled();
+    test_k96();
     test_quarters();
     test_zero_columns();
     test_ashift();
