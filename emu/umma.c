@@ -348,7 +348,8 @@ static struct tmem_span last_word(struct tmem_span (*span)(const struct umma *, 
 
 static bool check_scales(const struct umma *u, char *why, size_t why_bytes) {
     const struct tmem_span a = last_word(umma_span_sfa, u), b = last_word(umma_span_sfb, u);
-    if (u->sfa >> 16 || u->sfb >> 16)
+    /* Bits 30 and 31 mean nothing: CUTLASS keeps the scale factor id there as well. */
+    if ((u->sfa | u->sfb) >> 16 & 0x3fff)
         REFUSE("scale factors at tensor memory 0x%08x and 0x%08x: the lane must be 0", u->sfa,
                u->sfb);
     if (a.column + a.columns > TMEM_ROW || b.column + b.columns > TMEM_ROW)

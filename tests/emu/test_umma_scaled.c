@@ -164,8 +164,8 @@ static void run(const struct kase *k, const char *zero_bits) {
     struct umma u = {.form = {k->kind, k->group, k->ws, k->a_tmem, vector, k->ashift},
                      .d = D,
                      .a_addr = A_TMEM,
-                     .sfa = SFA,
-                     .sfb = SFB,
+                     .sfa = SFA | k->sfa_id << 30, /* as CUTLASS gives it */
+                     .sfb = SFB | k->sfb_id << 30,
                      .zero_columns = k->zero,
                      .accumulate = true,
                      .cta = {{smem[0], tmem[0]}, {smem[1], tmem[1]}}};
