@@ -127,6 +127,8 @@ struct cu_op;
 struct cu_stream {
     struct cu_graph *capture; /* NULL unless capturing */
     bool origin;
+    bool nodes; /* not a capture: nodes are added */
+    bool given; /* captures into a graph of the program's */
     unsigned flags;
     int priority;
 };
@@ -167,7 +169,7 @@ void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */
 
-enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET, CUOP_HOST, CUOP_WAIT };
+enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET, CUOP_HOST, CUOP_WAIT, CUOP_CONDITIONAL };
 struct cu_op {
     enum cu_op_kind kind;
     struct cu_op *next;
@@ -181,17 +183,32 @@ struct cu_op {
     /* host: a call, NULL: nothing */
     void (*host)(void *);
     void *data;
-    const struct cu_op *origin; /* of an instantiated graph: the node it comes from */
+    const struct cu_op *origin; /* of a copied graph: the node it comes from */
+    struct cu_op *entry;        /* of the node of a child graph, its last operation: the first */
+    /* conditional: value: the type, src: the handle, element: the number of bodies */
+    struct cu_graph **bodies;
 };
 struct cu_graph {
     struct cu_op *first, *last;
     size_t count;
+    struct cu_edge *edges; /* cuda_graph_order.c */
+    size_t nedges;
+    struct cu_condition *conditions; /* cuda_graph_cond.c */
+    size_t nconditions;
+    struct cu_op *captured; /* what the next captured operation comes after */
 };
 /* Runs or records; frees nothing of the caller's. */
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op);
 cu_result cu_run_op(const struct cu_op *op);
 cu_result cu_run_wait(const struct cu_op *op); /* cuda_stream.c */
 void cu_op_free(struct cu_op *op);
-void cu_graph_add(struct cu_graph *g, const struct cu_op *op); /* a copy, at the end */
+struct cu_op *cu_graph_add(struct cu_graph *g, const struct cu_op *op); /* a copy, at the end */
+struct cu_graph *cu_graph_copy(const struct cu_graph *g);               /* cuda_graph_order.c */
+void cu_graph_free(struct cu_graph *g);
+cu_result cu_graph_edge(struct cu_graph *g, struct cu_op *from, struct cu_op *to);
+cu_result cu_run_graph(const struct cu_graph *g);
+cu_result cu_run_conditional(const struct cu_op *op); /* cuda_graph_cond.c */
+void cu_conditions_join(struct cu_graph *to, const struct cu_graph *from);
+cu_result cu_conditions_reset(const struct cu_graph *g);
 
 #endif

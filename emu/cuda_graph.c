@@ -1,8 +1,6 @@
 /* cuda_graph.c: graphs of libcuda-emu.so, captured or built node by node.
  *
- * A graph here is a list of operations in an order that its edges allow.  A node is added behind
- * the nodes that it depends on, since they exist already, so the order of adding is such an order;
- * an edge that is added later must agree with it, or is refused.
+ * A graph here is a list of operations in an order that its edges allow (cuda_graph_order.c).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_abi.h"
 #include <stdlib.h>
@@ -34,13 +32,14 @@ CU_API cu_result cuStreamBeginCapture(struct cu_stream *s) {
     return cuStreamBeginCapture_v2(s, 0);
 }
 CU_API cu_result cuStreamEndCapture(struct cu_stream *s, struct cu_graph **g) {
-    if (!real(s) || !s->capture || !g)
+    if (!real(s) || !s->capture || (!g && !s->given))
         return CUE_ERROR_INVALID_VALUE;
     if (!s->origin)
         return CUE_ERROR_STREAM_CAPTURE_UNMATCHED;
-    *g = s->capture;
+    if (g)
+        *g = s->capture;
     s->capture = NULL;
-    s->origin = false;
+    s->origin = s->given = false;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuStreamIsCapturing(struct cu_stream *s, int *state) {
@@ -59,9 +58,9 @@ CU_API cu_result cuStreamGetCaptureInfo_v2(struct cu_stream *s, int *state, uint
     if (g)
         *g = on ? s->capture : NULL;
     if (deps)
-        *deps = NULL;
+        *deps = on && s->capture->captured ? &s->capture->captured : NULL;
     if (ndeps)
-        *ndeps = 0;
+        *ndeps = on && s->capture->captured;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuStreamGetCaptureInfo_v3(struct cu_stream *s, int *state, uint64_t *id,
@@ -75,17 +74,9 @@ CU_API cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
     (void)mode;
     return CUE_SUCCESS;
 }
-static void graph_free(struct cu_graph *g) {
-    for (struct cu_op *o = g->first; o;) {
-        struct cu_op *n = o->next;
-        cu_op_free(o);
-        o = n;
-    }
-    free(g);
-}
 CU_API cu_result cuGraphDestroy(struct cu_graph *g) {
     if (g)
-        graph_free(g);
+        cu_graph_free(g);
     return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
 }
 CU_API cu_result cuGraphInstantiateWithFlags(struct cu_graph **exec, struct cu_graph *g,
@@ -93,12 +84,8 @@ CU_API cu_result cuGraphInstantiateWithFlags(struct cu_graph **exec, struct cu_g
     (void)flags;
     if (!exec || !g)
         return CUE_ERROR_INVALID_VALUE;
-    cu_result r = cuGraphCreate(exec, 0);
-    for (struct cu_op *o = g->first; o && !r; o = o->next) {
-        cu_graph_add(*exec, o);
-        (*exec)->last->origin = o;
-    }
-    return r;
+    *exec = cu_graph_copy(g);
+    return CUE_SUCCESS;
 }
 CU_API cu_result cuGraphInstantiate(struct cu_graph **exec, struct cu_graph *g,
                                     unsigned long long flags) {
@@ -125,17 +112,30 @@ CU_API cu_result cuGraphUpload(struct cu_graph *g, struct cu_stream *s) {
     (void)s;
     return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
 }
+static cu_result submit_all(struct cu_stream *s, const struct cu_graph *g) {
+    cu_result r = CUE_SUCCESS;
+    for (struct cu_op *o = g->first; o && !r; o = o->next) {
+        struct cu_op op = *o;
+        op.entry = NULL;
+        if (o == g->first)
+            op.launch.pdl = false; /* no edge from what ran before the graph */
+        r = cu_submit(s, &op);
+    }
+    return r;
+}
+cu_result cu_run_graph(const struct cu_graph *g) {
+    return submit_all(NULL, g);
+}
 CU_API cu_result cuGraphLaunch(struct cu_graph *g, struct cu_stream *s) {
     if (!g)
         return CUE_ERROR_INVALID_VALUE;
     cu_lock();
     cu_result r = cu_ready();
-    for (struct cu_op *o = g->first; o && !r; o = o->next) {
-        struct cu_op op = *o;
-        if (o == g->first)
-            op.launch.pdl = false; /* no edge from what ran before the graph */
-        r = cu_submit(s, &op);
-    }
+    if (!r && real(s) && s->capture)
+        cu_conditions_join(s->capture, g);
+    else if (!r)
+        r = cu_conditions_reset(g);
+    r = r ? r : submit_all(s, g);
     cu_unlock();
     return r;
 }
@@ -150,7 +150,7 @@ CU_API cu_result cuGraphExecUpdate_v2(struct cu_graph *exec, struct cu_graph *g,
     struct cu_graph old = *exec;
     *exec = *fresh;
     *fresh = old;
-    graph_free(fresh);
+    cu_graph_free(fresh);
     return CUE_SUCCESS;
 }
 CU_API cu_result cuGraphGetNodes(struct cu_graph *g, void **nodes, size_t *n) {
@@ -165,8 +165,8 @@ CU_API cu_result cuGraphGetNodes(struct cu_graph *g, void **nodes, size_t *n) {
 CU_API cu_result cuGraphNodeGetType(struct cu_op *node, int *type) {
     if (!node || !type)
         return CUE_ERROR_INVALID_VALUE;
-    static const int types[] = {
-        [CUOP_KERNEL] = 0, [CUOP_COPY] = 1, [CUOP_SET] = 2, [CUOP_HOST] = 3, [CUOP_WAIT] = 12};
+    static const int types[] = {[CUOP_KERNEL] = 0, [CUOP_COPY] = 1,  [CUOP_SET] = 2,
+                                [CUOP_HOST] = 3,   [CUOP_WAIT] = 12, [CUOP_CONDITIONAL] = 13};
     *type = node->kind == CUOP_HOST && !node->host ? (int)(node->value ? node->value : TYPE_EMPTY)
                                                    : types[node->kind];
     return CUE_SUCCESS;
@@ -197,19 +197,24 @@ struct host_node {
 
 /* A stream that gives what it is asked to g, as a capturing one does. */
 static struct cu_stream into(struct cu_graph *g) {
-    return (struct cu_stream){.capture = g};
+    return (struct cu_stream){.capture = g, .nodes = true};
 }
-static cu_result added(struct cu_op **node, struct cu_graph *g, cu_result r) {
+static cu_result added(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps, size_t n,
+                       cu_result r) {
+    struct cu_op *made = g->last;
     if (!r && node)
-        *node = g->last;
+        *node = made;
+    for (size_t k = 0; k < n && !r; k++)
+        r = cu_graph_edge(g, deps[k], made);
     return r;
 }
-static cu_result add_op(struct cu_op **node, struct cu_graph *g, const struct cu_op *op) {
+static cu_result add_op(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps,
+                        size_t n, const struct cu_op *op) {
     struct cu_stream s = into(g);
     cu_lock();
     cu_result r = cu_submit(&s, op);
     cu_unlock();
-    return added(node, g, r);
+    return added(node, g, deps, n, r);
 }
 
 cu_result cuLaunchKernelEx(const struct cu_config *c, struct cu_kernel *k, void **params,
@@ -226,35 +231,33 @@ static cu_result add_kernel(struct cu_graph *g, const struct kernel_node *n,
 CU_API cu_result cuGraphAddKernelNode(struct cu_op **node, struct cu_graph *g,
                                       struct cu_op *const *deps, size_t n,
                                       const struct kernel_node *what) {
-    (void)deps, (void)n;
-    return g && what ? added(node, g, add_kernel(g, what, NULL)) : CUE_ERROR_INVALID_VALUE;
+    return g && what ? added(node, g, deps, n, add_kernel(g, what, NULL)) : CUE_ERROR_INVALID_VALUE;
 }
 CU_API cu_result cuGraphAddKernelNode_v2(struct cu_op **node, struct cu_graph *g,
                                          struct cu_op *const *deps, size_t n,
                                          const struct kernel_node_2 *what) {
-    (void)deps, (void)n;
-    return g && what ? added(node, g, add_kernel(g, &what->old, what->kernel))
+    return g && what ? added(node, g, deps, n, add_kernel(g, &what->old, what->kernel))
                      : CUE_ERROR_INVALID_VALUE;
 }
 cu_result cuMemcpy3DAsync_v2(const struct cu_memcpy3d *c, struct cu_stream *s);
 CU_API cu_result cuGraphAddMemcpyNode(struct cu_op **node, struct cu_graph *g,
                                       struct cu_op *const *deps, size_t n,
                                       const struct cu_memcpy3d *what, struct cu_context *c) {
-    (void)deps, (void)n, (void)c;
+    (void)c;
     if (!g || !what)
         return CUE_ERROR_INVALID_VALUE;
     if (what->depth > 1)
         return CUE_ERROR_NOT_SUPPORTED; /* it would be several nodes */
     struct cu_stream s = into(g);
-    return added(node, g, cuMemcpy3DAsync_v2(what, &s));
+    return added(node, g, deps, n, cuMemcpy3DAsync_v2(what, &s));
 }
 CU_API cu_result cuGraphAddMemsetNode(struct cu_op **node, struct cu_graph *g,
                                       struct cu_op *const *deps, size_t n,
                                       const struct memset_node *what, struct cu_context *c) {
-    (void)deps, (void)n, (void)c;
+    (void)c;
     if (!g || !what || (what->element != 1 && what->element != 2 && what->element != 4))
         return CUE_ERROR_INVALID_VALUE;
-    return add_op(node, g,
+    return add_op(node, g, deps, n,
                   &(struct cu_op){.kind = CUOP_SET,
                                   .dst = what->dst,
                                   .width = what->width,
@@ -266,23 +269,31 @@ CU_API cu_result cuGraphAddMemsetNode(struct cu_op **node, struct cu_graph *g,
 CU_API cu_result cuGraphAddHostNode(struct cu_op **node, struct cu_graph *g,
                                     struct cu_op *const *deps, size_t n,
                                     const struct host_node *what) {
-    (void)deps, (void)n;
     if (!g || !what || !what->fn)
         return CUE_ERROR_INVALID_VALUE;
-    return add_op(node, g,
+    return add_op(node, g, deps, n,
                   &(struct cu_op){.kind = CUOP_HOST, .host = what->fn, .data = what->data});
 }
 CU_API cu_result cuGraphAddEmptyNode(struct cu_op **node, struct cu_graph *g,
                                      struct cu_op *const *deps, size_t n) {
-    (void)deps, (void)n;
-    return g ? add_op(node, g, &(struct cu_op){.kind = CUOP_HOST}) : CUE_ERROR_INVALID_VALUE;
+    return g ? add_op(node, g, deps, n, &(struct cu_op){.kind = CUOP_HOST})
+             : CUE_ERROR_INVALID_VALUE;
 }
+static const struct cu_op nothing = {.kind = CUOP_HOST};
 CU_API cu_result cuGraphAddChildGraphNode(struct cu_op **node, struct cu_graph *g,
                                           struct cu_op *const *deps, size_t n,
                                           struct cu_graph *child) {
-    (void)deps, (void)n;
     struct cu_stream s = into(g);
-    return g && child ? added(node, g, cuGraphLaunch(child, &s)) : CUE_ERROR_INVALID_VALUE;
+    if (!g || !child)
+        return CUE_ERROR_INVALID_VALUE;
+    struct cu_op *last = g->last;
+    cu_result r = child->first ? cuGraphLaunch(child, &s) : add_op(NULL, g, NULL, 0, &nothing);
+    struct cu_op *first = last ? last->next : g->first;
+    for (struct cu_op *o = first; o && o->next && !r; o = o->next)
+        r = cu_graph_edge(g, o, o->next);
+    if (!r)
+        g->last->entry = first;
+    return added(node, g, deps, n, r);
 }
 struct alloc_node { /* CUDA_MEM_ALLOC_NODE_PARAMS */
     char pool[88];
@@ -296,44 +307,21 @@ cu_result cuMemAlloc_v2(cu_ptr *p, size_t bytes);
 CU_API cu_result cuGraphAddMemAllocNode(struct cu_op **node, struct cu_graph *g,
                                         struct cu_op *const *deps, size_t n,
                                         struct alloc_node *what) {
-    (void)deps, (void)n;
     cu_result r = g && what ? cuMemAlloc_v2(&what->memory, what->bytes) : CUE_ERROR_INVALID_VALUE;
-    return r ? r : add_op(node, g, &(struct cu_op){.kind = CUOP_HOST, .value = TYPE_ALLOC});
+    return r ? r
+             : add_op(node, g, deps, n, &(struct cu_op){.kind = CUOP_HOST, .value = TYPE_ALLOC});
 }
 CU_API cu_result cuGraphAddMemFreeNode(struct cu_op **node, struct cu_graph *g,
                                        struct cu_op *const *deps, size_t n, cu_ptr memory) {
-    (void)deps, (void)n;
-    return g && memory ? add_op(node, g, &(struct cu_op){.kind = CUOP_HOST, .value = TYPE_FREE})
-                       : CUE_ERROR_INVALID_VALUE;
+    return g && memory
+               ? add_op(node, g, deps, n, &(struct cu_op){.kind = CUOP_HOST, .value = TYPE_FREE})
+               : CUE_ERROR_INVALID_VALUE;
 }
 CU_API cu_result cuDeviceGraphMemTrim(cu_device d) {
     return d ? CUE_ERROR_INVALID_DEVICE : CUE_SUCCESS;
 }
 CU_API cu_result cuGraphClone(struct cu_graph **to, struct cu_graph *from) {
     return cuGraphInstantiateWithFlags(to, from, 0);
-}
-
-static bool before(const struct cu_op *a, const struct cu_op *b) {
-    for (a = a ? a->next : NULL; a; a = a->next)
-        if (a == b)
-            return true;
-    return false;
-}
-CU_API cu_result cuGraphAddDependencies(struct cu_graph *g, struct cu_op *const *from,
-                                        struct cu_op *const *to, size_t n) {
-    (void)g;
-    for (size_t k = 0; k < n; k++)
-        if (!before(from[k], to[k])) {
-            fprintf(stderr, "emu: a graph's edge to a node that was added first: the emulator runs "
-                            "nodes in the order of adding\n");
-            return CUE_ERROR_NOT_SUPPORTED;
-        }
-    return CUE_SUCCESS;
-}
-CU_API cu_result cuGraphAddDependencies_v2(struct cu_graph *g, struct cu_op *const *from,
-                                           struct cu_op *const *to, const void *edges, size_t n) {
-    (void)edges;
-    return cuGraphAddDependencies(g, from, to, n);
 }
 
 /* --- Changed parameters --- */

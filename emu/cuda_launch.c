@@ -75,6 +75,8 @@ cu_result cu_run_op(const struct cu_op *op) {
         return run_host(op);
     case CUOP_WAIT:
         return cu_run_wait(op);
+    case CUOP_CONDITIONAL:
+        return cu_run_conditional(op);
     default:
         break;
     }
@@ -99,14 +101,24 @@ static struct cu_op *op_copy(const struct cu_op *op) {
         memcpy(p, op->launch.params, op->launch.param_bytes);
         c->launch.params = p;
     }
+    if (op->bodies) {
+        c->bodies = calloc(op->element, sizeof(struct cu_graph *));
+        for (uint32_t k = 0; c->bodies && k < op->element; k++)
+            c->bodies[k] = cu_graph_copy(op->bodies[k]);
+        if (!c->bodies)
+            abort();
+    }
     return c;
 }
 void cu_op_free(struct cu_op *op) {
     if (op->kind == CUOP_KERNEL)
         free((void *)(uintptr_t)op->launch.params);
+    for (uint32_t k = 0; op->bodies && k < op->element; k++)
+        cu_graph_free(op->bodies[k]);
+    free(op->bodies);
     free(op);
 }
-void cu_graph_add(struct cu_graph *g, const struct cu_op *op) {
+struct cu_op *cu_graph_add(struct cu_graph *g, const struct cu_op *op) {
     struct cu_op *c = op_copy(op);
     if (g->last)
         g->last->next = c;
@@ -114,12 +126,18 @@ void cu_graph_add(struct cu_graph *g, const struct cu_op *op) {
         g->first = c;
     g->last = c;
     g->count++;
+    return c;
 }
 
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op) {
     if (s && (uintptr_t)s > 2 && s->capture) {
-        cu_graph_add(s->capture, op);
-        return CUE_SUCCESS;
+        struct cu_graph *g = s->capture;
+        struct cu_op *o = cu_graph_add(g, op);
+        if (s->nodes)
+            return CUE_SUCCESS;
+        cu_result r = g->captured ? cu_graph_edge(g, g->captured, o) : CUE_SUCCESS;
+        g->captured = o;
+        return r;
     }
     return cu_run_op(op);
 }

@@ -35,6 +35,24 @@ DRIVER(cudaGraphAddDependencies, cuGraphAddDependencies_v2,
        (struct cu_graph * g, struct cu_op *const *from, struct cu_op *const *to, const void *edges,
         size_t n),
        (g, from, to, edges, n))
+DRIVER(cudaGraphRemoveDependencies, cuGraphRemoveDependencies_v2,
+       (struct cu_graph * g, struct cu_op *const *from, struct cu_op *const *to, const void *edges,
+        size_t n),
+       (g, from, to, edges, n))
+DRIVER(cudaStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph,
+       (struct cu_stream * s, struct cu_graph *g, struct cu_op *const *deps, const void *edges,
+        size_t n, int mode),
+       (s, g, deps, edges, n, mode))
+DRIVER(cudaStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_v2,
+       (struct cu_stream * s, struct cu_op *const *deps, const void *edges, size_t n, unsigned f),
+       (s, deps, edges, n, f))
+cu_result cuGraphConditionalHandleCreate(uint64_t *handle, struct cu_graph *g, struct cu_context *c,
+                                         unsigned value, unsigned flags);
+CU_API cu_result cudaGraphConditionalHandleCreate(uint64_t *handle, struct cu_graph *g,
+                                                  unsigned value, unsigned flags) {
+    cu_result r = rt_begin();
+    return rt_done(r ? r : cuGraphConditionalHandleCreate(handle, g, NULL, value, flags));
+}
 DRIVER(cudaGraphNodeGetType, cuGraphNodeGetType, (struct cu_op * node, int *type), (node, type))
 DRIVER(cudaGraphClone, cuGraphClone, (struct cu_graph * *to, struct cu_graph *from), (to, from))
 DRIVER(cudaGraphInstantiateWithParams, cuGraphInstantiateWithParams,
@@ -116,4 +134,31 @@ CU_API cu_result cudaGraphKernelNodeSetParams(struct cu_op *node, const struct k
     struct driver_kernel_node d;
     cu_result r = driver_node(&d, what);
     return rt_done(r ? r : cuGraphKernelNodeSetParams(node, &d));
+}
+
+/* A node of any kind: kernels and copies are described the runtime's way, the rest is the driver's.
+ */
+struct node_params {
+    int type, reserved[3];
+    union {
+        struct kernel_node kernel;
+        struct {
+            int flags, reserved[3];
+            struct rt_copy3d what;
+        } copy;
+        long long all[29];
+    };
+    long long reserved2;
+};
+cu_result cuGraphAddNode_v2(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps,
+                            const void *edges, size_t n, struct node_params *p);
+CU_API cu_result cudaGraphAddNode(struct cu_op **node, struct cu_graph *g,
+                                  struct cu_op *const *deps, const void *edges, size_t n,
+                                  struct node_params *p) {
+    cu_result r = p ? rt_begin() : CUE_ERROR_INVALID_VALUE;
+    if (!r && p->type == 0)
+        return cudaGraphAddKernelNode(node, g, deps, n, &p->kernel);
+    if (!r && p->type == 1)
+        return cudaGraphAddMemcpyNode(node, g, deps, n, &p->copy.what);
+    return rt_done(r ? r : cuGraphAddNode_v2(node, g, deps, edges, n, p));
 }

@@ -213,6 +213,15 @@ static int op_free(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
+/* cudaGraphSetConditional(handle, value): the handle is the address of the value. */
+static int op_set_conditional(struct warp *w, const struct insn *i, u32 m) {
+    FOR_LANES(l, m) {
+        u8 *p = mem_at(w, i, l, SP_GENERIC, call_arg(w, i->a, 16, l), 4, ACC_WRITE);
+        memcpy(p, (const u8 *)reg_at(w, i->b) + (size_t)l * 16, 4);
+    }
+    return NEXT;
+}
+
 static ref call_operand(struct dec *d, struct opnd *o) {
     if (o->kind != OP_SYM || o->sym->kind != SYM_CALL || o->sym->bytes != 16)
         dec_fail(d, "an argument must be a .param of at most 16 bytes");
@@ -247,9 +256,14 @@ void dec_call(struct dec *d) {
     } else if (!strcmp(name, "free") && n == 1) {
         in->a = call_operand(d, &args->sub[0]);
         in->fn = op_free;
+    } else if (!strcmp(name, "cudaGraphSetConditional") && n == 2) {
+        in->a = call_operand(d, &args->sub[0]);
+        in->b = call_operand(d, &args->sub[1]);
+        in->fn = op_set_conditional;
     } else {
         dec_fail(d,
-                 "'%s' is not defined in this module (vprintf, __assertfail, malloc and free are)",
+                 "'%s' is not defined in this module (vprintf, __assertfail, malloc, free and "
+                 "cudaGraphSetConditional are)",
                  name);
     }
 }
