@@ -202,10 +202,10 @@ static struct cu_stream into(struct cu_graph *g) {
 static cu_result added(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps, size_t n,
                        cu_result r) {
     struct cu_op *made = g->last;
-    if (!r && node)
-        *node = made;
     for (size_t k = 0; k < n && !r; k++)
         r = cu_graph_edge(g, deps[k], made);
+    if (!r && node) /* may be one of deps */
+        *node = made;
     return r;
 }
 static cu_result add_op(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps,

@@ -146,7 +146,6 @@ CU_API cu_result cuGraphAddNode_v2(struct cu_op **node, struct cu_graph *g,
     (void)edges;
     struct cu_op *made;
     cu_result r;
-    node = node ? node : &made;
     if (!g || !p)
         return CUE_ERROR_INVALID_VALUE;
     switch (p->type) {
@@ -167,9 +166,11 @@ CU_API cu_result cuGraphAddNode_v2(struct cu_op **node, struct cu_graph *g,
     case 11:
         return cuGraphAddMemFreeNode(node, g, deps, n, p->memory);
     case 13:
-        r = add_conditional(node, g, &p->conditional);
+        r = add_conditional(&made, g, &p->conditional);
         for (size_t k = 0; k < n && !r; k++)
-            r = cu_graph_edge(g, deps[k], *node);
+            r = cu_graph_edge(g, deps[k], made);
+        if (!r && node)
+            *node = made;
         return r;
     default:
         fprintf(stderr, "emu: cuGraphAddNode: nodes of type %d are not modelled\n", p->type);
