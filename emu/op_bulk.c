@@ -57,17 +57,10 @@ static void load_part(struct emu *e, struct item *it, struct load *x, struct cta
     }
 }
 
-static u32 part_bytes(const struct load *x, u32 first, u32 n) {
+static u32 part_bytes(const struct load *x, u32 n) {
     if (!x->tensor)
         return n * 16;
-    u32 per_row = x->c.chunks / x->c.rows, sum = 0;
-    if (x->c.row_bytes % 16 == 0)
-        return n * 16;
-    for (u32 k = first; k < first + n; k++) {
-        u32 at = k % per_row * 16;
-        sum += x->c.row_bytes - at < 16 ? x->c.row_bytes - at : 16;
-    }
-    return sum;
+    return n * x->c.chunk_bytes; /* CUTLASS and DeepGEMM expect no padding */
 }
 
 static bool load_step(struct emu *e, struct item *it) {
@@ -86,7 +79,7 @@ static bool load_step(struct emu *e, struct item *it) {
         if (x->ctas >> r & 1)
             load_part(e, it, x, it->cta->cluster->cta[r], first, n);
     done = last ? check_item_done(e, it) : check_item_part(e, it);
-    u32 bytes = part_bytes(x, first, n);
+    u32 bytes = part_bytes(x, n);
     for (u32 r = 0; r < it->cta->cluster->n; r++) {
         if (!(x->ctas >> r & 1))
             continue;

@@ -452,7 +452,7 @@ bool tensormap_prepare(struct tensormap_copy *c, uint32_t coords, bool to_global
     const uint32_t span = swizzle_span(m->swizzle);
     c->pitch = span ? span : c->row_bytes;
     c->chunks = c->rows * (c->row_bytes / 16);
-    c->bytes = c->rows * c->row_bytes;
+    c->bytes = c->chunks * c->chunk_bytes;
     c->span = (c->rows - 1) * c->pitch + (span ? span : c->row_bytes);
     return true;
 }

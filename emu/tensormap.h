@@ -116,7 +116,7 @@ struct tensormap_copy {
     uint32_t rows, row_bytes, pitch; /* bytes of shared memory */
     uint32_t chunk_bytes;            /* of global memory in a chunk: 16, 8 or 12 */
     uint32_t chunks;                 /* of all rows */
-    uint32_t bytes;                  /* what complete_tx counts: rows * row_bytes */
+    uint32_t bytes;                  /* what complete_tx counts: without padding */
     uint32_t span; /* bytes of shared memory from smem to the end of the last row */
 };
 
