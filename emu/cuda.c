@@ -335,7 +335,7 @@ CU_API cu_result cuCtxSetCacheConfig(int c) {
 
 /* An architecture-specific target (sm_90a) fits that part only; a family target (sm_100f) its major
  * version; a plain one every later part (PTX ISA, .target). */
-static bool target_fits(const char *s) {
+bool cu_target_fits(const char *s) {
     const struct emu_part *p = emu_part(cu_world.emu);
     if (strncmp(s, "sm_", 3))
         return false;
@@ -356,7 +356,7 @@ static cu_result load_image(struct cu_image **out, const void *data) {
     if (b[0] == 0x7f && b[1] == 'E')
         return CUE_ERROR_NO_BINARY_FOR_GPU; /* machine code; the emulator takes PTX */
     char *unpacked = NULL;
-    if (cu_is_fatbin(data) && !(unpacked = cu_fatbin_ptx(data, target_fits)))
+    if (cu_is_fatbin(data) && !(unpacked = cu_fatbin_ptx(data, cu_target_fits)))
         return CUE_ERROR_NO_BINARY_FOR_GPU;
     struct cu_image *i = calloc(1, sizeof *i);
     if (!i) {
@@ -373,7 +373,7 @@ static cu_result load_image(struct cu_image **out, const void *data) {
         free(i);
         return CUE_ERROR_INVALID_PTX;
     }
-    if (!target_fits(i->mod->target)) {
+    if (!cu_target_fits(i->mod->target)) {
         emu_unload(cu_world.emu, i->mod);
         free(i);
         return CUE_ERROR_NO_BINARY_FOR_GPU;

@@ -165,6 +165,7 @@ void cu_keep_text(const char *text);
 char *cu_read_file(const char *path, size_t *bytes);
 bool cu_is_fatbin(const void *data); /* cuda_fatbin.c */
 char *cu_fatbin_ptx(const void *data, bool (*fits)(const char *target));
+bool cu_target_fits(const char *target); /* cuda.c */
 void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */
