@@ -309,8 +309,8 @@ CU_API cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 CU_API cu_result cuCtxSynchronize(void) {
     cu_lock();
     cu_result r = cu_ready();
-    if (!r)
-        r = cu_drain();
+    r = r ? r : cu_drain();
+    r = r ? r : cu_wait_for_all();
     cu_unlock();
     return r;
 }

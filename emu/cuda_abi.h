@@ -131,10 +131,13 @@ struct cu_stream {
     bool given; /* captures into a graph of the program's */
     unsigned flags;
     int priority;
+    struct cu_graph *queue; /* cuda_wait.c: what a waiting stream has still to do */
+    struct cu_stream *next;
 };
 struct cu_event {
     double ms;
     bool recorded;
+    bool pending; /* recorded in a stream that waits */
     struct cu_graph *capture;
 };
 struct cu_context {
@@ -170,7 +173,16 @@ void cu_module_coverage(const struct module *m);
 
 /* --- Operations: run at once, or kept by a graph --- */
 
-enum cu_op_kind { CUOP_KERNEL, CUOP_COPY, CUOP_SET, CUOP_HOST, CUOP_WAIT, CUOP_CONDITIONAL };
+enum cu_op_kind {
+    CUOP_KERNEL,
+    CUOP_COPY,
+    CUOP_SET,
+    CUOP_HOST,
+    CUOP_WAIT,
+    CUOP_CONDITIONAL,
+    CUOP_EVENT, /* data: the event that happens */
+    CUOP_AFTER  /* data: the event that must have happened */
+};
 struct cu_op {
     enum cu_op_kind kind;
     struct cu_op *next;
@@ -201,7 +213,14 @@ struct cu_graph {
 /* Runs or records; frees nothing of the caller's. */
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op);
 cu_result cu_run_op(const struct cu_op *op);
-cu_result cu_run_wait(const struct cu_op *op); /* cuda_stream.c */
+cu_result cu_value_there(const struct cu_op *op, bool *yes); /* cuda_stream.c */
+/* cuda_wait.c */
+bool cu_stream_waits(struct cu_stream *s);
+bool cu_any_waits(void);
+cu_result cu_submit_waiting(struct cu_stream *s, const struct cu_op *op);
+cu_result cu_streams_go(void);   /* what may go on by now */
+cu_result cu_wait_for_all(void); /* an error when one cannot */
+cu_result cu_stream_stuck(const char *who);
 void cu_op_free(struct cu_op *op);
 struct cu_op *cu_graph_add(struct cu_graph *g, const struct cu_op *op); /* a copy, at the end */
 struct cu_graph *cu_graph_copy(const struct cu_graph *g);               /* cuda_graph_order.c */

@@ -63,6 +63,13 @@ static cu_result run_host(const struct cu_op *op) {
     }
     return r;
 }
+static cu_result happen(struct cu_event *e) {
+    cu_result r = cu_drain();
+    e->ms = emu_opts(cu_world.emu)->timing ? emu_timing_ns(cu_world.emu) * 1e-6 : now_ms();
+    e->recorded = true;
+    e->pending = false;
+    return r;
+}
 cu_result cu_run_op(const struct cu_op *op) {
     if (cu_world.failed)
         return cu_failure();
@@ -74,7 +81,10 @@ cu_result cu_run_op(const struct cu_op *op) {
     case CUOP_HOST:
         return run_host(op);
     case CUOP_WAIT:
-        return cu_run_wait(op);
+    case CUOP_AFTER:
+        return CUE_SUCCESS;
+    case CUOP_EVENT:
+        return happen(op->data);
     case CUOP_CONDITIONAL:
         return cu_run_conditional(op);
     default:
@@ -139,6 +149,8 @@ cu_result cu_submit(struct cu_stream *s, const struct cu_op *op) {
         g->captured = o;
         return r;
     }
+    if (op->kind == CUOP_WAIT || cu_any_waits())
+        return cu_submit_waiting(s, op);
     return cu_run_op(op);
 }
 
@@ -286,22 +298,29 @@ CU_API cu_result cuStreamSynchronize(struct cu_stream *s) {
         return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     cu_lock();
     cu_result r = cu_ready();
-    if (!r)
-        r = cu_drain();
+    r = r ? r : cu_drain();
+    r = r ? r : cu_streams_go();
+    if (!r && cu_stream_waits(s))
+        r = cu_stream_stuck("cuStreamSynchronize");
     cu_unlock();
     return r;
 }
 CU_API cu_result cuStreamQuery(struct cu_stream *s) {
-    return cuStreamSynchronize(s);
+    cu_lock();
+    cu_result r = cu_ready();
+    r = r ? r : cu_streams_go();
+    cu_unlock();
+    return r || !cu_stream_waits(s) ? (r ? r : cuStreamSynchronize(s)) : CUE_ERROR_NOT_READY;
 }
 CU_API cu_result cuStreamDestroy_v2(struct cu_stream *s) {
     if (!real(s))
         return CUE_ERROR_INVALID_HANDLE;
     cu_lock();
-    if (cu_world.emu && !cu_world.failed)
-        cu_drain();
+    if (cu_world.emu && !cu_world.failed && !cu_drain())
+        cu_streams_go();
     cu_unlock();
-    free(s);
+    if (!s->queue)
+        free(s);
     return CUE_SUCCESS;
 }
 CU_API cu_result cuStreamDestroy(struct cu_stream *s) {
@@ -333,7 +352,12 @@ CU_API cu_result cuStreamWaitEvent(struct cu_stream *s, struct cu_event *e, unsi
         return CUE_ERROR_INVALID_HANDLE;
     if (e->capture && real(s) && !s->capture)
         s->capture = e->capture; /* the stream joins the capture */
-    return CUE_SUCCESS;
+    if (!e->pending)
+        return CUE_SUCCESS;
+    cu_lock();
+    cu_result r = cu_submit(s, &(struct cu_op){.kind = CUOP_AFTER, .data = e});
+    cu_unlock();
+    return r;
 }
 CU_API cu_result cuStreamAddCallback(struct cu_stream *s,
                                      void (*fn)(struct cu_stream *, cu_result, void *), void *data,
@@ -364,22 +388,28 @@ CU_API cu_result cuEventRecord(struct cu_event *e, struct cu_stream *s) {
     e->capture = NULL;
     cu_lock();
     cu_result r = cu_ready();
-    if (!r)
-        r = cu_drain();
+    e->pending = !r;
+    r = r ? r : cu_submit(s, &(struct cu_op){.kind = CUOP_EVENT, .data = e});
     cu_unlock();
-    e->ms = emu_opts(cu_world.emu)->timing ? emu_timing_ns(cu_world.emu) * 1e-6 : now_ms();
-    e->recorded = true;
     return r;
 }
 CU_API cu_result cuEventRecordWithFlags(struct cu_event *e, struct cu_stream *s, unsigned flags) {
     (void)flags;
     return cuEventRecord(e, s);
 }
-CU_API cu_result cuEventSynchronize(struct cu_event *e) {
-    return e ? cuStreamSynchronize(NULL) : CUE_ERROR_INVALID_HANDLE;
-}
 CU_API cu_result cuEventQuery(struct cu_event *e) {
-    return cuEventSynchronize(e);
+    if (!e)
+        return CUE_ERROR_INVALID_HANDLE;
+    cu_lock();
+    cu_result r = cu_ready();
+    r = r ? r : cu_drain();
+    r = r ? r : cu_streams_go();
+    cu_unlock();
+    return r || !e->pending ? r : CUE_ERROR_NOT_READY;
+}
+CU_API cu_result cuEventSynchronize(struct cu_event *e) {
+    cu_result r = cuEventQuery(e);
+    return r == CUE_ERROR_NOT_READY ? cu_stream_stuck("cuEventSynchronize") : r;
 }
 CU_API cu_result cuEventElapsedTime(float *ms, struct cu_event *a, struct cu_event *b) {
     if (!ms || !a || !b || !a->recorded || !b->recorded)
@@ -391,7 +421,8 @@ CU_API cu_result cuEventElapsedTime_v2(float *ms, struct cu_event *a, struct cu_
     return cuEventElapsedTime(ms, a, b);
 }
 CU_API cu_result cuEventDestroy_v2(struct cu_event *e) {
-    free(e);
+    if (e && !e->pending)
+        free(e);
     return CUE_SUCCESS;
 }
 CU_API cu_result cuEventDestroy(struct cu_event *e) {

@@ -1,7 +1,6 @@
 /* cuda_stream.c: values in memory that a stream waits for or writes.
  *
- * Streams run in the order of their calls, so a value must be there when its wait is reached: a
- * wait for what a later call writes is refused.
+ * A stream whose value is not there yet waits: cuda_wait.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_abi.h"
 #include <string.h>
@@ -22,7 +21,7 @@ static bool holds(uint64_t have, uint64_t value, unsigned how, uint32_t bytes) {
     }
 }
 
-cu_result cu_run_wait(const struct cu_op *op) {
+cu_result cu_value_there(const struct cu_op *op, bool *yes) {
     uint64_t have = 0, base, n;
     cu_result r = cu_drain();
     if (!r && (!emu_range(cu_world.emu, op->src, &base, &n) || n - (op->src - base) < op->element))
@@ -30,13 +29,8 @@ cu_result cu_run_wait(const struct cu_op *op) {
     if (r)
         return r;
     memcpy(&have, (const void *)(uintptr_t)op->src, op->element);
-    if (holds(have, op->wanted, op->value, op->element))
-        return CUE_SUCCESS;
-    fprintf(stderr,
-            "emu: a stream waits for a value at 0x%llx that no call before it wrote; the emulator "
-            "runs streams in the order of their calls\n",
-            (unsigned long long)op->src);
-    return CUE_ERROR_NOT_SUPPORTED;
+    *yes = holds(have, op->wanted, op->value, op->element);
+    return CUE_SUCCESS;
 }
 
 static cu_result submit(struct cu_stream *s, const struct cu_op *op) {

@@ -211,8 +211,58 @@ static void test_values(void) {
               !cuStreamWaitValue32_v2(NULL, d, 3, 2) && !cuStreamWaitValue32_v2(NULL, d, 8, 3) &&
               !cuStreamWaitValue64_v2(NULL, d + 8, 1ull << 40, 2),
           "what holds");
-    CHECK(cuStreamWaitValue32_v2(NULL, d, 8, 0) == 801, "what a later call would write");
     CHECK(cuStreamWaitValue32_v2(NULL, d + 2, 8, 0) == 1, "misaligned");
+}
+
+/* A waits for the value 1 that B writes later, C for A's event; the program writes what B waits
+ * for.  d = 0; C: d = d + 1, A: d = 5. */
+static void test_waiting(void) {
+    CALL(cuStreamCreate, int, void *, unsigned)
+    CALL(cuStreamDestroy_v2, int, void *)
+    CALL(cuStreamQuery, int, void *)
+    CALL(cuStreamSynchronize, int, void *)
+    CALL(cuCtxSynchronize, int, void)
+    CALL(cuEventCreate, int, void *, unsigned)
+    CALL(cuEventDestroy_v2, int, void *)
+    CALL(cuEventRecord, int, void *, void *)
+    CALL(cuEventQuery, int, void *)
+    CALL(cuEventSynchronize, int, void *)
+    CALL(cuStreamWaitEvent, int, void *, void *, unsigned)
+    CALL(cuStreamWriteValue32_v2, int, void *, ptr, uint32_t, unsigned)
+    CALL(cuStreamWaitValue32_v2, int, void *, ptr, uint32_t, unsigned)
+    CALL(cuMemsetD32Async, int, ptr, unsigned, size_t, void *)
+    CALL(cuMemHostAlloc, int, void *, size_t, unsigned)
+    CALL(cuMemFreeHost, int, void *)
+    void *a = NULL, *b = NULL, *c = NULL, *e = NULL, *blocking = NULL;
+    uint32_t *h = NULL;
+    CHECK(!cuMemHostAlloc(&h, 16, 0) && !cuStreamCreate(&a, 1) && !cuStreamCreate(&b, 1) &&
+              !cuStreamCreate(&c, 1) && !cuStreamCreate(&blocking, 0) && !cuEventCreate(&e, 0),
+          "streams");
+    memset(h, 0, 16);
+    CHECK(!cuStreamWaitValue32_v2(a, at(h), 1, 1) && !cuMemsetD32Async(at(h + 1), 5, 1, a) &&
+              !cuEventRecord(e, a),
+          "A waits");
+    CHECK(!cuStreamWaitEvent(c, e, 0) && !add1(c, at(h + 1), at(h + 1), 1), "C waits for A");
+    CHECK(!cuStreamWaitValue32_v2(b, at(h + 2), 9, 1) && !cuStreamWriteValue32_v2(b, at(h), 1, 0),
+          "B waits for the program");
+    CHECK(cuStreamQuery(a) == 600 && cuStreamQuery(c) == 600 && cuEventQuery(e) == 600 && !h[1],
+          "none is ready");
+    CHECK(cuStreamSynchronize(c) == 801 && cuCtxSynchronize() == 801 &&
+              cuEventSynchronize(e) == 801,
+          "nobody can write it");
+    h[2] = 9;
+    CHECK(!cuStreamSynchronize(c) && h[0] == 1 && h[1] == 6, "all went on: %u %u", h[0], h[1]);
+    CHECK(!cuEventQuery(e) && !cuStreamQuery(a) && !cuCtxSynchronize(), "ready");
+    CHECK(!cuStreamWaitValue32_v2(a, at(h), 2, 1) && !cuStreamWriteValue32_v2(NULL, at(h), 2, 0) &&
+              !cuStreamSynchronize(a),
+          "the legacy stream does not wait for others");
+    CHECK(!cuStreamWaitValue32_v2(blocking, at(h), 3, 1) &&
+              cuStreamWriteValue32_v2(NULL, at(h), 3, 0) == 801 &&
+              !cuStreamWriteValue32_v2(b, at(h), 3, 0) && !cuStreamSynchronize(blocking),
+          "but for a blocking one");
+    CHECK(!cuStreamDestroy_v2(a) && !cuStreamDestroy_v2(b) && !cuStreamDestroy_v2(c) &&
+              !cuStreamDestroy_v2(blocking) && !cuEventDestroy_v2(e) && !cuMemFreeHost(h),
+          "end");
 }
 
 /* Two pieces of memory side by side are one range; where only reading is allowed, a write is a
@@ -366,6 +416,7 @@ int main(int argc, char **argv) {
     test_registered();
     test_copies();
     test_values();
+    test_waiting();
     test_virtual();
     test_pools();
     test_graph();
