@@ -348,15 +348,26 @@ bool cu_target_fits(const char *s) {
     return cc <= have;
 }
 
+/* PTX out of a fat binary, or in the place of machine code, in `text`, to be freed; NULL if the
+ * data are PTX. */
+static bool unpack(const void *data, char **text, bool *stubs) {
+    if (cu_is_elf(data))
+        return (*text = cu_cubin_ptx(data, stubs));
+    if (!cu_is_fatbin(data) || (*text = cu_fatbin_ptx(data, cu_target_fits)))
+        return true;
+    char *code = cu_fatbin_elf(data);
+    *text = code ? cu_cubin_ptx(code, stubs) : NULL;
+    free(code);
+    return *text;
+}
+
 static cu_result load_image(struct cu_image **out, const void *data) {
-    const unsigned char *b = data;
     char err[600];
     if (!out || !data)
         return CUE_ERROR_INVALID_VALUE;
-    if (b[0] == 0x7f && b[1] == 'E')
-        return CUE_ERROR_NO_BINARY_FOR_GPU; /* machine code; the emulator takes PTX */
     char *unpacked = NULL;
-    if (cu_is_fatbin(data) && !(unpacked = cu_fatbin_ptx(data, cu_target_fits)))
+    bool stubs = false;
+    if (!unpack(data, &unpacked, &stubs))
         return CUE_ERROR_NO_BINARY_FOR_GPU;
     struct cu_image *i = calloc(1, sizeof *i);
     if (!i) {
@@ -378,6 +389,8 @@ static cu_result load_image(struct cu_image **out, const void *data) {
         free(i);
         return CUE_ERROR_NO_BINARY_FOR_GPU;
     }
+    for (uint32_t k = 0; stubs && k < i->mod->nfuncs; k++)
+        i->mod->funcs[k]->refused = "machine code, and EMU_REPLACE's folder has no PTX of it";
     i->nkernels = i->mod->nfuncs;
     i->kernels = calloc(i->nkernels + 1, sizeof *i->kernels);
     for (uint32_t k = 0; k < i->nkernels; k++)

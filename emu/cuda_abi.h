@@ -166,6 +166,11 @@ const char *cu_env_file(void);
 const char *cu_replaced(const char *text); /* cuda_debug.c */
 void cu_keep_text(const char *text);
 char *cu_read_file(const char *path, size_t *bytes);
+bool cu_folder(const char *path); /* cuda_cubin.c */
+bool cu_is_elf(const void *data);
+/* Text for the caller to free; stubs: it has only the kernels' names.  NULL: why has been said. */
+char *cu_cubin_ptx(const void *elf, bool *stubs);
+char *cu_fatbin_elf(const void *data);
 bool cu_is_fatbin(const void *data); /* cuda_fatbin.c */
 char *cu_fatbin_ptx(const void *data, bool (*fits)(const char *target));
 bool cu_target_fits(const char *target); /* cuda.c */

@@ -43,7 +43,7 @@ static size_t entry_length(const char *s) {
 const char *cu_replaced(const char *text) {
     static char *other; /* kept: modules are loaded once or a few times */
     const char *path = getenv("EMU_REPLACE");
-    if (!path)
+    if (!path || cu_folder(path))
         return text;
     if (!other && !(other = read_text(path)))
         return text;

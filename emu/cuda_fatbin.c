@@ -13,6 +13,7 @@ enum {
     WRAPPER_MAGIC = 0x466243b1,
     HEADER_MAGIC = (int)0xba55ed50,
     KIND_PTX = 1,
+    KIND_ELF = 2,
     FLAG_LZ4 = 0x2000,
     FLAG_ZSTD = 0x8000
 };
@@ -95,7 +96,8 @@ static bool zstd(const void *in, size_t n, void *out, size_t want) {
     return decompress(out, want, in, n) == want;
 }
 
-static char *entry_text(const struct entry *e) {
+/* With a zero behind it, for the caller to free. */
+static char *entry_data(const struct entry *e) {
     const uint8_t *data = (const uint8_t *)e + e->header_bytes;
     const bool packed = e->flags & (FLAG_LZ4 | FLAG_ZSTD);
     const uint64_t plain = packed ? e->plain_bytes : e->bytes;
@@ -132,17 +134,31 @@ bool cu_is_fatbin(const void *data) {
     return magic == WRAPPER_MAGIC || (int)magic == HEADER_MAGIC;
 }
 
+static const struct entry *entry_at(const struct header *h, uint64_t at) {
+    if (!h || at + sizeof(struct entry) > h->bytes)
+        return NULL;
+    const struct entry *e = (const struct entry *)((const uint8_t *)h + h->header_bytes + at);
+    return e->header_bytes < sizeof *e || e->bytes > h->bytes - at ? NULL : e;
+}
+
+/* The first machine code in it, for the caller to free. */
+char *cu_fatbin_elf(const void *data) {
+    const struct header *h = header_of(data);
+    const struct entry *e;
+    for (uint64_t at = 0; (e = entry_at(h, at)); at += e->header_bytes + e->bytes)
+        if (e->kind == KIND_ELF)
+            return entry_data(e);
+    return NULL;
+}
+
 /* PTX made for the newest architecture that the part can run; the caller frees it.  NULL: none. */
 char *cu_fatbin_ptx(const void *data, bool (*fits)(const char *target)) {
     const struct header *h = header_of(data);
     char *best = NULL;
     uint32_t best_arch = 0;
-    for (uint64_t at = 0; h && at + sizeof(struct entry) <= h->bytes;) {
-        const struct entry *e = (const struct entry *)((const uint8_t *)h + h->header_bytes + at);
-        if (e->header_bytes < sizeof *e || e->bytes > h->bytes - at)
-            break;
-        at += e->header_bytes + e->bytes;
-        char *text = e->kind == KIND_PTX && e->arch >= best_arch ? entry_text(e) : NULL;
+    const struct entry *e;
+    for (uint64_t at = 0; (e = entry_at(h, at)); at += e->header_bytes + e->bytes) {
+        char *text = e->kind == KIND_PTX && e->arch >= best_arch ? entry_data(e) : NULL;
         const char *target = text ? strstr(text, ".target") : NULL;
         char name[16] = "";
         if (target && sscanf(target, ".target %15[a-z_0-9]", name) == 1 && fits(name) &&

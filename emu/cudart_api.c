@@ -327,6 +327,11 @@ CU_API cu_result cudaFuncSetAttribute(const void *fn, int what, int v) {
     cu_result r = rt_kernel(&k, fn);
     return rt_done(r ? r : cuFuncSetAttribute(k, what, v));
 }
+cu_result cuKernelSetAttribute(int what, int v, struct cu_kernel *k, cu_device d);
+CU_API cu_result cudaKernelSetAttributeForDevice(struct cu_kernel *k, int what, int v, int d) {
+    cu_result r = rt_begin();
+    return rt_done(r ? r : cuKernelSetAttribute(what, v, k, d));
+}
 CU_API cu_result cudaFuncSetCacheConfig(const void *fn, int config) {
     struct cu_kernel *k;
     (void)config;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The data paths of the emulator: number formats, tensor maps, matrix operations. Plain functions on
 # flat memory, tested without the rest of the emulator.
-EMU_DATA := num num_math reduce tensormap tensormap_copy matrix warp_matrix desc tmem umma umma_run wgmma forms
+EMU_DATA := num num_math reduce tensormap tensormap_hw tensormap_copy matrix warp_matrix desc tmem umma umma_run wgmma forms
 EMU_DATA_OBJ := $(EMU_DATA:%=$(BUILD)/emu/%.o)
 # The lint of float equality and contraction does not apply: these files compute exact results.
 CFLAGS_emu_num := -O3 -ffp-contract=off

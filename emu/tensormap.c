@@ -212,13 +212,40 @@ bool tensormap_encode_im2col(void *map, const struct tensormap_args *a,
     return store_map(map, &with_box, im, why, n);
 }
 
+static struct stored stored_of(const struct tensormap *m) {
+    struct stored s = {.magic = MAGIC,
+                       .address = m->address,
+                       .rank = (uint8_t)m->rank,
+                       .type = (uint8_t)m->type,
+                       .interleave = (uint8_t)m->interleave,
+                       .swizzle = (uint8_t)m->swizzle,
+                       .l2 = (uint8_t)m->l2,
+                       .fill = (uint8_t)m->fill,
+                       .im2col = m->im2col,
+                       .pixels = (uint16_t)m->pixels};
+    for (uint32_t i = 0; i < TENSORMAP_RANK; i++) {
+        s.dim_less_one[i] = (uint32_t)(m->dim[i] - 1);
+        s.box[i] = (uint16_t)m->box[i];
+        s.step[i] = (uint8_t)m->step[i];
+        if (i)
+            s.stride[i - 1] = m->stride[i];
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        s.lower[i] = (int16_t)m->lower[i];
+        s.upper[i] = (int16_t)m->upper[i];
+    }
+    return s;
+}
+
 static bool open_map(struct stored *s, const void *map, char *why, size_t n) {
     memcpy(s, map, sizeof *s);
-    if (s->magic != MAGIC)
-        return refuse(why, n,
-                      "these 128 bytes are not a tensor map of this emulator's "
-                      "cuTensorMapEncodeTiled (first word 0x%016" PRIx64 ")",
-                      s->magic);
+    if (s->magic != MAGIC) {
+        struct tensormap m;
+        if (!tensormap_hw_decode(&m, map, why, n))
+            return false;
+        *s = stored_of(&m);
+        return true;
+    }
     if (s->sum != sum_of(s))
         return refuse(why, n, "the tensor map was changed after it was encoded, or is torn");
     return true;

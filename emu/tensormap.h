@@ -2,6 +2,7 @@
  *
  * The driver's CUtensorMap is opaque, 128 bytes; here it holds our own encoding with a magic word
  * and a check sum, so that a kernel that hands over something else, or a torn copy, is told so.
+ * Descriptors in the hardware's layout, which some host code writes by itself, are understood too.
  * Tiled mode, rank 1 to 5, the four-row modes tile::gather4 and tile::scatter4, and im2col. Refused
  * with a sentence: im2col::w, interleaved layouts, the 96-byte swizzle.
  *
@@ -71,8 +72,10 @@ bool tensormap_encode(void *map, const struct tensormap_args *a, char *why, size
 /* The same for im2col (a->box is not used). */
 bool tensormap_encode_im2col(void *map, const struct tensormap_args *a,
                              const struct tensormap_im2col *im, char *why, size_t why_bytes);
-/* The map behind 128 bytes that tensormap_encode wrote. */
+/* The map behind 128 bytes that tensormap_encode wrote, or that the hardware would take. */
 bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t why_bytes);
+/* The hardware's layout only (tensormap_hw.c). */
+bool tensormap_hw_decode(struct tensormap *m, const void *map, char *why, size_t why_bytes);
 /* Rewrites an encoded map's address (cuTensorMapReplaceAddress). */
 bool tensormap_replace_address(void *map, uint64_t address, char *why, size_t why_bytes);
 
