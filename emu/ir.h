@@ -62,6 +62,7 @@ enum { LANES = 32, ALL_LANES = -1 };
     X(E2M1X2, "e2m1x2", 1)                                                                         \
     X(E2M3X2, "e2m3x2", 2)                                                                         \
     X(E3M2X2, "e3m2x2", 2)                                                                         \
+    X(S2F6X2, "s2f6x2", 2)                                                                         \
     X(E2M1X4, "e2m1x4", 2)                                                                         \
     X(E4M3X4, "e4m3x4", 4)                                                                         \
     X(E5M2X4, "e5m2x4", 4)                                                                         \

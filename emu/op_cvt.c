@@ -203,15 +203,25 @@ static int cvt_pack(struct warp *w, const struct insn *i, u32 m) {
     }
     return NEXT;
 }
+/* An element of a pair; .s2f6 is fixed point, two's complement with six bits of fraction. */
+static double part_of(enum type t, u32 code) {
+    return t == T_S2F6X2 ? (double)(int8_t)code / 64 : num_to_f64(fmt_of(t), code);
+}
+/* c: a pair of ue8m0 factors (.scaled::n2::ue8m0), the lower one for the lower element. */
 static int cvt_repack(struct warp *w, const struct insn *i, u32 m) {
     u32 *pd = reg_at(w, i->d);
-    const u32 *pa = reg_at(w, i->a);
-    enum num_fmt fd = fmt_of(i->sem), fs = fmt_of(i->space);
-    int bd = place_bits(fd), bs = place_bits(fs);
-    u32 mask = (u32)((1ull << bs) - 1);
+    const u32 *pa = reg_at(w, i->a), *scale = i->c == REF_NONE ? NULL : reg_at(w, i->c);
+    const enum type ts = (enum type)i->space;
+    const enum num_fmt fd = fmt_of(i->sem);
+    const enum num_round r = (enum num_round)i->imm;
+    const int bd = place_bits(fd), bs = ts == T_S2F6X2 ? 8 : place_bits(fmt_of(ts));
+    const u32 mask = (u32)((1ull << bs) - 1);
     FOR_LANES(l, m) {
-        double lo = num_to_f64(fs, pa[l] & mask), hi = num_to_f64(fs, pa[l] >> bs & mask);
-        enum num_round r = (enum num_round)i->imm;
+        double lo = part_of(ts, pa[l] & mask), hi = part_of(ts, pa[l] >> bs & mask);
+        if (scale) {
+            lo *= num_to_f64(NUM_UE8M0, scale[l] & 0xff);
+            hi *= num_to_f64(NUM_UE8M0, scale[l] >> 8 & 0xff);
+        }
         pd[l] = num_from_f64(fd, hi, r, i->flags) << bd | num_from_f64(fd, lo, r, i->flags);
     }
     return NEXT;
@@ -304,7 +314,7 @@ static void dec_cvt_scalar(struct dec *d, enum type td, enum type ts) {
 
 static bool is_pair(enum type t) {
     return t == T_F16X2 || t == T_BF16X2 || t == T_E4M3X2 || t == T_E5M2X2 || t == T_UE8M0X2 ||
-           t == T_E2M1X2 || t == T_E2M3X2 || t == T_E3M2X2;
+           t == T_E2M1X2 || t == T_E2M3X2 || t == T_E3M2X2 || t == T_S2F6X2;
 }
 
 void dec_cvt(struct dec *d) {
@@ -335,11 +345,18 @@ void dec_cvt(struct dec *d) {
         (dec_has(d, "relu") ? NUM_RELU : 0u) | (dec_has(d, "satfinite") ? NUM_SATFINITE : 0u);
     in->d = dec_dst(d, &d->op[0], td);
     in->a = dec_src(d, &d->op[1], ts);
+    const bool scaled = dec_has(d, "scaled::n2::ue8m0");
+    if (td == T_S2F6X2 || (ts == T_S2F6X2 && td != T_BF16X2) || (scaled && td != T_BF16X2))
+        dec_fail(d, "of .s2f6x2 and .scaled only what makes .bf16x2 is modelled");
     if (ts != T_F32) {
-        dec_nops(d, 2, 2);
+        dec_nops(d, scaled ? 3 : 2, scaled ? 3 : 2);
         in->fn = is_pair(ts) ? cvt_repack : NULL;
+        if (scaled)
+            in->c = dec_src(d, &d->op[2], T_B16);
         return;
     }
+    if (scaled)
+        dec_fail(d, ".scaled is for small formats that become .bf16x2");
     dec_nops(d, 3, 4);
     in->b = dec_src(d, &d->op[2], ts);
     if (d->nops == 4)

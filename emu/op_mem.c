@@ -520,17 +520,18 @@ void dec_isspacep(struct dec *d) {
     d->in->fn = op_isspacep;
 }
 
+/* A rank that the cluster lacks gives an address that faults where it is used: whole warps compute
+ * it where some lanes use it. */
 static int op_mapa(struct warp *w, const struct insn *i, u32 m) {
-    const u32 *rank = reg_at(w, i->b);
+    const u32 *ranks = reg_at(w, i->b);
     FOR_LANES(l, m) {
-        if (rank[l] >= w->cta->cluster->n)
-            emu_fault(w, i, "lane %u: rank %u in a cluster of %u", l, rank[l], w->cta->cluster->n);
+        const u32 rank = ranks[l] < w->cta->cluster->n ? ranks[l] : 0xff;
         if (i->size == 8) {
             u64 a = ((const u64 *)reg_at(w, i->a))[l];
-            ((u64 *)reg_at(w, i->d))[l] = (a & ~0xff000000ull) | (u64)rank[l] << 24;
+            ((u64 *)reg_at(w, i->d))[l] = (a & ~0xff000000ull) | (u64)rank << 24;
         } else {
             u32 a = ((const u32 *)reg_at(w, i->a))[l];
-            ((u32 *)reg_at(w, i->d))[l] = (a & 0xffffff) | rank[l] << 24;
+            ((u32 *)reg_at(w, i->d))[l] = (a & 0xffffff) | rank << 24;
         }
     }
     return NEXT;

@@ -4,13 +4,15 @@
 #include "access.h"
 #include "tensormap.h"
 
-/* 128 bytes at an aligned address, as host memory. */
+/* 128 bytes at an aligned address, as host memory.  Of a map in the hardware's layout the second
+ * half is not looked at: programs leave it as it is. */
 static u8 *map_at(struct warp *w, const struct insn *i, u32 l, enum space sp, u64 a, u32 acc) {
     if (a & 127)
         emu_fault(w, i, "lane %u: a tensor map at 0x%llx is not aligned to 128 bytes", l,
                   (unsigned long long)a);
     u8 *p = mem_at(w, i, l, sp, a, TENSORMAP_BYTES, acc | ACC_NOALIGN);
-    for (u32 k = 0; w->check && k < TENSORMAP_BYTES; k += 16)
+    const u32 bytes = tensormap_bytes(p);
+    for (u32 k = 0; w->check && k < bytes; k += 16)
         check_mem(w, i, l, sp, a + k, 16, acc);
     return p;
 }

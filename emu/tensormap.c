@@ -263,30 +263,55 @@ static bool open_to_replace(struct stored *s, const void *map, char *why, size_t
     return true;
 }
 
+static void map_of(struct tensormap *m, const struct stored *s) {
+    *m = (struct tensormap){.address = s->address,
+                            .rank = s->rank,
+                            .type = (enum elem_type)s->type,
+                            .interleave = s->interleave,
+                            .swizzle = s->swizzle,
+                            .l2 = s->l2,
+                            .fill = s->fill,
+                            .im2col = s->im2col,
+                            .pixels = s->pixels};
+    for (uint32_t i = 0; i < 3; i++) {
+        m->lower[i] = s->lower[i];
+        m->upper[i] = s->upper[i];
+    }
+    for (uint32_t i = 0; i < TENSORMAP_RANK; i++) {
+        m->dim[i] = (uint64_t)s->dim_less_one[i] + 1;
+        m->stride[i] = i ? s->stride[i - 1] : elem_bytes(m->type);
+        m->box[i] = s->box[i];
+        m->step[i] = s->step[i];
+    }
+}
+
 bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t n) {
     struct stored s;
     if (!open_map(&s, map, why, n))
         return false;
-    *m = (struct tensormap){.address = s.address,
-                            .rank = s.rank,
-                            .type = (enum elem_type)s.type,
-                            .interleave = s.interleave,
-                            .swizzle = s.swizzle,
-                            .l2 = s.l2,
-                            .fill = s.fill,
-                            .im2col = s.im2col,
-                            .pixels = s.pixels};
-    for (uint32_t i = 0; i < 3; i++) {
-        m->lower[i] = s.lower[i];
-        m->upper[i] = s.upper[i];
-    }
-    for (uint32_t i = 0; i < TENSORMAP_RANK; i++) {
-        m->dim[i] = (uint64_t)s.dim_less_one[i] + 1;
-        m->stride[i] = i ? s.stride[i - 1] : elem_bytes(m->type);
-        m->box[i] = s.box[i];
-        m->step[i] = s.step[i];
-    }
+    map_of(m, &s);
     return true;
+}
+
+uint32_t tensormap_bytes(const void *map) {
+    struct tensormap m;
+    char why[1];
+    uint64_t magic;
+    memcpy(&magic, map, sizeof magic);
+    return magic != MAGIC && tensormap_hw_decode(&m, map, why, 0) ? TENSORMAP_HW_BYTES
+                                                                  : TENSORMAP_BYTES;
+}
+
+/* Back to where it came from, in the layout that it had. */
+static void close_map(void *map, struct stored *s) {
+    struct tensormap m;
+    if (tensormap_bytes(map) == TENSORMAP_HW_BYTES) {
+        map_of(&m, s);
+        if (tensormap_hw_encode(map, &m))
+            return;
+    }
+    seal(s);
+    memcpy(map, s, sizeof *s);
 }
 
 /* Checks a map that was put together field by field, as the encoder would. */
@@ -319,8 +344,7 @@ bool tensormap_replace_address(void *map, uint64_t address, char *why, size_t n)
     s.address = address;
     if (!check_stored(&s, why, n))
         return false;
-    seal(&s);
-    memcpy(map, &s, sizeof s);
+    close_map(map, &s);
     return true;
 }
 
@@ -390,8 +414,7 @@ bool tensormap_replace(void *map, enum tensormap_field f, uint32_t ord, uint64_t
     }
     /* Fields change one at a time and may pass through states that do not fit together; the copy
      * that uses the map checks the whole (tensormap_prepare). */
-    seal(&s);
-    memcpy(map, &s, sizeof s);
+    close_map(map, &s);
     return true;
 }
 

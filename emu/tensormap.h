@@ -22,7 +22,7 @@
 
 #include "reduce.h"
 
-enum { TENSORMAP_BYTES = 128, TENSORMAP_RANK = 5 };
+enum { TENSORMAP_BYTES = 128, TENSORMAP_HW_BYTES = 64, TENSORMAP_RANK = 5 };
 
 /* Values of the driver's enums. */
 enum tensormap_swizzle {
@@ -74,8 +74,11 @@ bool tensormap_encode_im2col(void *map, const struct tensormap_args *a,
                              const struct tensormap_im2col *im, char *why, size_t why_bytes);
 /* The map behind 128 bytes that tensormap_encode wrote, or that the hardware would take. */
 bool tensormap_decode(struct tensormap *m, const void *map, char *why, size_t why_bytes);
-/* The hardware's layout only (tensormap_hw.c). */
+/* The hardware's layout (tensormap_hw.c), 64 bytes; false: it is not, or cannot be, in it. */
 bool tensormap_hw_decode(struct tensormap *m, const void *map, char *why, size_t why_bytes);
+bool tensormap_hw_encode(void *map, const struct tensormap *m);
+/* How many of the 128 bytes mean something. */
+uint32_t tensormap_bytes(const void *map);
 /* Rewrites an encoded map's address (cuTensorMapReplaceAddress). */
 bool tensormap_replace_address(void *map, uint64_t address, char *why, size_t why_bytes);
 

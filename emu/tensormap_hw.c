@@ -32,17 +32,9 @@ static uint32_t bits(uint32_t word, uint32_t at, uint32_t n) {
     return word >> at & ((1u << n) - 1);
 }
 
-/* What lies past the rank, and the parts of words that no field has, is zero. */
-static bool rest_is_zero(const uint32_t *w, uint32_t rank) {
-    uint32_t rest = bits(w[13], 3 * rank, 24 - 3 * rank);
-    for (uint32_t i = rank; i < TENSORMAP_RANK; i++)
-        rest |= w[8 + i] | w[2 + i] | bits(w[7], 4 * (i - 1), 4);
-    rest |= w[7] >> 16;
-    if (w[2] & IM2COL)
-        return !(rest | w[15] >> 10);
-    for (uint32_t i = rank; i < TENSORMAP_RANK; i++)
-        rest |= bits(w[14], 8 * (i - 1), 8);
-    return !(rest | w[15]);
+/* Bits that no field has; what lies past the rank may be anything. */
+static bool rest_is_zero(const uint32_t *w) {
+    return !(w[7] >> 16 | bits(w[13], 15, 9) | (w[2] & IM2COL ? w[15] >> 10 : w[15]));
 }
 
 /* Signed corners, W first; `half` has those of the lower or of the upper side. */
@@ -71,15 +63,14 @@ bool tensormap_hw_decode(struct tensormap *m, const void *map, char *why, size_t
     const bool rounds = flags & TO_TF32;
     if (flags & ~(uint32_t)KNOWN || !(flags & FIXED) || rank > TENSORMAP_RANK ||
         ((flags & IM2COL) && rank < 3) || (atom && swizzle != SWIZZLE_128B) || type == NO_TYPE ||
-        (rounds && type != ELEM_F32) || !rest_is_zero(w, rank)) {
-        snprintf(why, why_bytes,
-                 "these 128 bytes are no tensor map of this emulator's cuTensorMapEncodeTiled "
-                 "(first word "
-                 "0x%08" PRIx32 "%08" PRIx32
-                 "), nor one in the hardware's layout as far as it is known "
-                 "(words 2, 7, 13 to 15: 0x%08" PRIx32 " 0x%08" PRIx32 " 0x%08" PRIx32
-                 " 0x%08" PRIx32 " 0x%08" PRIx32 ")",
-                 w[1], w[0], w[2], w[7], w[13], w[14], w[15]);
+        (rounds && type != ELEM_F32) || !rest_is_zero(w)) {
+        snprintf(
+            why, why_bytes,
+            "these 128 bytes are not a tensor map of this emulator's cuTensorMapEncodeTiled, "
+            "nor one in the hardware's layout as far as it is known (words 0, 1, 2, 7, 13, 15: "
+            "0x%08" PRIx32 " 0x%08" PRIx32 " 0x%08" PRIx32 " 0x%08" PRIx32 " 0x%08" PRIx32
+            " 0x%08" PRIx32 ")",
+            w[0], w[1], flags, w[7], w[13], w[15]);
         return false;
     }
     *m = (struct tensormap){.address = w[0] | (uint64_t)w[1] << 32,
@@ -95,5 +86,63 @@ bool tensormap_hw_decode(struct tensormap *m, const void *map, char *why, size_t
             i ? (w[2 + i] | (uint64_t)bits(w[7], 4 * (i - 1), 4) << 32) << 4 : elem_bytes(m->type);
     }
     decode_boxes(m, w);
+    return true;
+}
+
+/* --- Back --- */
+
+static bool hw_type(enum elem_type type, uint32_t *out) {
+    for (*out = 0; *out < 16; ++*out)
+        if (type_of_hw[*out] == (type == ELEM_TF32 ? ELEM_F32 : type))
+            return true;
+    return false;
+}
+
+static uint32_t corner_bits(const int32_t *in, uint32_t rank) {
+    const uint32_t n = rank == 3 ? 16 : rank == 4 ? 8 : 5;
+    uint32_t half = 0;
+    for (uint32_t i = 0; i + 2 < rank; i++)
+        half |= bits((uint32_t)in[i], 0, n) << n * i;
+    return half;
+}
+
+/* Values that their fields can hold. */
+static bool fits(const struct tensormap *m) {
+    bool good = !m->interleave && !m->fill && m->pixels <= 1024;
+    for (uint32_t i = 0; i < TENSORMAP_RANK; i++)
+        good = good && m->box[i] - 1 < 256 && m->step[i] - 1 < 8 && m->dim[i] - 1 < 1ull << 32 &&
+               (!i || (m->stride[i] % 16 == 0 && m->stride[i] < 1ull << 40));
+    return good;
+}
+
+static uint32_t flags_of(const struct tensormap *m, uint32_t type) {
+    const uint32_t atom = m->swizzle > SWIZZLE_128B ? m->swizzle - SWIZZLE_128B : 0;
+    uint64_t bytes = m->dim[0] * elem_bits(m->type) / 8; /* along the slowest dimension */
+    if (m->rank > 1)
+        bytes = m->dim[m->rank - 1] * m->stride[m->rank - 1];
+    return FIXED | (m->im2col ? IM2COL : 0) | (m->rank - 1) << 4 | type << 7 |
+           (m->swizzle - atom) << 13 | (m->type == ELEM_TF32 ? TO_TF32 : 0) | m->l2 << 17 |
+           atom << 19 | (bytes >= 1 << 17 ? 1u << 21 : 0);
+}
+
+bool tensormap_hw_encode(void *map, const struct tensormap *m) {
+    uint32_t w[TENSORMAP_HW_BYTES / 4] = {(uint32_t)m->address, (uint32_t)(m->address >> 32)}, type;
+    if (!fits(m) || !hw_type(m->type, &type))
+        return false;
+    w[2] = flags_of(m, type);
+    w[8] = (uint32_t)(m->dim[0] - 1);
+    w[13] = (m->box[0] - 1) << 24;
+    for (uint32_t i = 1; i < TENSORMAP_RANK; i++) {
+        w[2 + i] = (uint32_t)(m->stride[i] >> 4);
+        w[7] |= (uint32_t)(m->stride[i] >> 36) << 4 * (i - 1);
+        w[8 + i] = (uint32_t)(m->dim[i] - 1);
+        w[13] |= (m->step[i] - 1) << 3 * i;
+        w[14] |= (m->box[i] - 1) << 8 * (i - 1);
+    }
+    if (m->im2col) {
+        w[14] = corner_bits(m->lower, m->rank) | corner_bits(m->upper, m->rank) << 16;
+        w[15] = m->pixels - 1;
+    }
+    memcpy(map, w, sizeof w);
     return true;
 }
