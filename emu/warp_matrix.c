@@ -64,8 +64,7 @@ void ldmatrix_b8_trans(uint32_t *const d[], const uint8_t *const rows[], int cou
                 const int g = l / 4, t = l % 4;
                 out[l] = 0;
                 for (int e = 0; e < 4; e++)
-                    out[l] |= (uint32_t)rows[16 * i + 4 * t + 2 * r + e % 2][g + 8 * (e / 2)]
-                              << 8 * e;
+                    out[l] |= (uint32_t)rows[16 * i + 4 * t + e][g + 8 * r] << 8 * e;
             }
             memcpy(d[2 * i + r], out, sizeof out);
         }

@@ -16,8 +16,8 @@ void stmatrix_b16(uint8_t *const rows[], const uint32_t *const a[], int count, b
 /* movmatrix.m8n8.trans.b16; d may be a. */
 void movmatrix_b16(uint32_t *d, const uint32_t *a);
 /* ldmatrix.m16n16.x{1,2}.trans.b8: rows[16 i + r]; registers 2i and 2i+1 belong to matrix i.
- * Byte e of register r: row 4t + 2r + e%2 of column g + 8 (e/2), as CUTLASS's copy traits have it.
- */
+ * Byte e of register r: row 4t + e of column g + 8r.  (The copy traits of CUTLASS's C++ say
+ * otherwise: they describe what its copy makes of the registers, and of other rows' addresses.) */
 void ldmatrix_b8_trans(uint32_t *const d[], const uint8_t *const rows[], int count);
 /* stmatrix.m16n8.x{1,2,4}.trans.b8: rows[8 i + r] is column r of matrix i, 16 bytes; byte e of the
  * register: row g + 8 (e/2), column 2t + e%2. */

@@ -164,13 +164,18 @@ static void run(const struct kase *k, const char *zero_bits) {
     struct umma u = {.form = {k->kind, k->group, k->ws, k->a_tmem, vector, k->ashift},
                      .d = D,
                      .a_addr = A_TMEM,
-                     .sfa = SFA | k->sfa_id << 30, /* as CUTLASS gives it */
-                     .sfb = SFB | k->sfb_id << 30,
+                     .sfa = SFA | (k->layout & 1 ? k->sfa_id << 30 : 0), /* as CUTLASS has it */
+                     .sfb = SFB | (k->layout & 1 ? k->sfb_id << 30 : 0),
                      .zero_columns = k->zero,
                      .accumulate = true,
                      .cta = {{smem[0], tmem[0]}, {smem[1], tmem[1]}}};
     char why[200] = "";
     CHECK(umma_prepare(&u, idesc, da, db, why, sizeof why), "kind %d: %s", k->kind, why);
+    struct umma other = u;
+    other.sfa = SFA | (k->sfa_id ^ 1) << 30 | 1u << 30;
+    CHECK(!k->scales || k->sfa_id == (other.sfa >> 30) ||
+              !umma_prepare(&other, idesc, da, db, why, sizeof why),
+          "another byte in the address than in the descriptor");
     memcpy(before, tmem, sizeof tmem);
     umma_run(&u, NULL);
     const bool halves = k->group == 2 && k->m == 128;

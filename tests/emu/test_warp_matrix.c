@@ -441,9 +441,11 @@ static void test_moves(void) {
             CHECK(back[n][m] == (D[0][(m % 8) * 4 + n / 2] >> 8 * (2 * (m / 8) + n % 2) & 0xff),
                   "stmatrix b8");
     ldmatrix_b8_trans(d, (const uint8_t *const *)p, 2);
-    CHECK((D[0][0] & 0xff) == rows[0][0] && (D[1][0] & 0xff) == rows[2][0] &&
-              (D[2][5] >> 8 & 0xff) == rows[16 + 5][1] && D[3][31] >> 24 == rows[16 + 15][15],
-          "ldmatrix b8");
+    for (int l = 0; l < L; l++) /* transposed: four columns of row g, then of row g + 8 */
+        for (int e = 0; e < 16; e++)
+            CHECK((D[e / 4][l] >> 8 * (e % 4) & 0xff) ==
+                      rows[16 * (e / 8) + 4 * (l % 4) + e % 4][l / 4 + 8 * (e / 4 % 2)],
+                  "ldmatrix.m16n16");
     ldmatrix_b8(d, (const uint8_t *const *)p, 4);
     for (int l = 0; l < L; l++)
         for (int e = 0; e < 16; e++)
