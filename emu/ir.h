@@ -258,6 +258,7 @@ struct function {
     struct param *params;
     u32 nparams, param_bytes;
     u32 max_ntid[3], req_ntid[3], min_ctas, max_nreg;
+    u32 set_nreg; /* the largest setmaxnreg, 0 */
     u32 req_cluster[3];
     bool is_entry;
     const char *refused; /* why it cannot be launched, NULL */

@@ -258,14 +258,14 @@ static struct cta *cta_get(struct emu *e) {
 }
 
 /* Registers of a thread at entry, when the kernel says so (.maxnreg, or .minnctapersm with a thread
- * count); 0 otherwise, and then ptxas ignores setmaxnreg. */
+ * count); 0 otherwise, and then ptxas ignores setmaxnreg.  It assigns no more than the largest of
+ * them (seen with ptxas 13.0: 232 registers for 256 threads and .inc 232). */
 static u32 entry_registers(const struct function *f, u32 threads) {
-    if (f->max_nreg)
-        return f->max_nreg;
-    if (!f->min_ctas || !(f->max_ntid[0] || f->req_ntid[0]))
-        return 0;
-    u32 r = 65536 / f->min_ctas / ((threads + LANES - 1) & ~31u) & ~7u;
-    return r > 255 ? 255 : r;
+    u32 r = f->max_nreg;
+    if (!r && f->min_ctas && (f->max_ntid[0] || f->req_ntid[0]))
+        r = 65536 / f->min_ctas / ((threads + LANES - 1) & ~31u) & ~7u;
+    r = r > 255 ? 255 : r;
+    return f->set_nreg && f->set_nreg < r ? f->set_nreg : r;
 }
 
 static void start_warps(struct emu *e, struct cta *c) {

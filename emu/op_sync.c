@@ -285,5 +285,8 @@ void dec_setmaxnreg(struct dec *d) {
     if (d->in->imm < 24 || d->in->imm > 256 || d->in->imm % 8)
         dec_fail(d, "%lld is not a multiple of 8 from 24 to 256", (long long)d->in->imm);
     d->in->n = dec_has(d, "inc");
+    struct function *f = d->p->fn;
+    if (f->set_nreg < (u32)d->in->imm)
+        f->set_nreg = (u32)d->in->imm;
     d->in->fn = op_setmaxnreg;
 }
