@@ -14,7 +14,7 @@ CFLAGS_emu_umma := -O3
 CFLAGS_emu_umma_run := -O3
 CFLAGS_emu_wgmma := -O3
 
-EMU_UNIT := num tensormap tensormap_modes warp_matrix umma umma_scaled umma_sparse tmem wgmma forms
+EMU_UNIT := num tensormap tensormap_hw tensormap_modes warp_matrix umma umma_scaled umma_sparse tmem wgmma forms
 EMU_UNIT_TESTS := $(EMU_UNIT:%=$(BUILD)/tests/emu/test_%)
 TESTS += $(EMU_UNIT_TESTS)
 
@@ -33,7 +33,7 @@ $(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
 
 # A program of the CUDA runtime, in the place of nvcc's output.
-EMU_CALLS := $(BUILD)/tests/emu/test_runtime $(BUILD)/tests/emu/test_driver $(BUILD)/tests/emu/test_graphs
+EMU_CALLS := $(patsubst %,$(BUILD)/tests/emu/%,test_runtime test_driver test_graphs test_dsl)
 TESTS += $(EMU_CALLS)
 $(EMU_CALLS): $(BUILD)/tests/emu/%: tests/emu/%.c tests/emu/unit.h | $(BUILD)/libcuda-emu.so
 	@mkdir -p $(@D)
