@@ -246,10 +246,12 @@ static gqa_status check_enums(const struct gqa_problem *p, struct gqa_error *err
     return GQA_OK;
 }
 
+/* Nothing multiplies a stride later that no element lies at: it may be any number. */
 static void clear_unused_strides(struct gqa_strides *s, const struct shape *x) {
-    s->batch = x->count[0] > 1 ? s->batch : 0;
-    s->token = x->count[1] > 1 ? s->token : 0;
-    s->head = x->count[2] > 1 ? s->head : 0;
+    const bool is_empty = shape_is_empty(x);
+    s->batch = !is_empty && x->count[0] > 1 ? s->batch : 0;
+    s->token = !is_empty && x->count[1] > 1 ? s->token : 0;
+    s->head = !is_empty && x->count[2] > 1 ? s->head : 0;
 }
 
 /* The pool of a paged cache has as many pages as the tables say, which the host may not know; its

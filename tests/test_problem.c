@@ -307,6 +307,30 @@ TEST(tensors_of_sizes_that_overflow) {
     CHECK_INT(tensors_check(&n, &t, NULL, 0, 0, NULL), GQA_ERR_ARGUMENT); /* o reaches into k */
 }
 
+/* Strides of tensors without elements, or along dimensions of one, may be any number: they are
+ * zero afterwards, so that nobody multiplies them. */
+TEST(strides_that_nothing_lies_at) {
+    const struct gqa_strides any = {INT64_MAX / 2 + 1, INT64_MAX, INT64_MAX - 1};
+    struct gqa_problem p = plain(), n;
+    p.kv_len = 0; /* batch and heads are many */
+    p.k = p.v = any;
+    CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
+    CHECK(!n.k.batch && !n.k.token && !n.k.head && !n.v.batch && !n.v.token && !n.v.head);
+
+    p = plain();
+    p.batch = 0;
+    p.q = p.o = any;
+    CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
+    CHECK(!n.q.batch && !n.q.token && !n.q.head && !n.o.batch && !n.o.token && !n.o.head);
+
+    p = plain();
+    p.kv_heads = p.q_heads = p.q_tokens = 1;
+    p.batch = p.kv_len = 1;
+    p.q = p.k = p.v = p.o = p.lse = any;
+    CHECK_INT(problem_normalise(&p, &n, NULL), GQA_OK);
+    CHECK(!n.q.batch && !n.q.token && !n.q.head && !n.k.batch && !n.k.token && !n.k.head);
+}
+
 /* --- Packing, against the strides that the case builder works out by itself --- */
 
 TEST(packed_strides) {
