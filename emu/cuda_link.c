@@ -1,6 +1,6 @@
 /* cuda_link.c: the driver's linker.  What cuLinkComplete gives, to be loaded as a module, is the
- * one input as it is, or the PTX of several as one text (ptx_link.h). SPDX-License-Identifier:
- * Apache-2.0 */
+ * one input as it is, or the PTX of several as one text (ptx_link.h).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_abi.h"
 #include "ptx_link.h"
 #include <stdlib.h>

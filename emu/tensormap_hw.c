@@ -5,11 +5,15 @@
  * known shapes, one field changed at a time (tests/emu/test_tensormap_hw.c has them).  Words of 32
  * bits; the second 64 bytes mean nothing:
  *
- *   0-1  address                               2  see below
- *   3-6  strides / 16 of dimensions 1 to 4     7  their bits 32 to 35, four each
- *   8-12 sizes less one                        13 element strides less one, three bits each; the
- * top byte: box of dimension 0 less one 14   boxes of dimensions 1 to 4 less one   15 0 im2col:
- * corners, lower and upper half,   im2col: pixels less one 16, 8 or 5 bits each for rank 3, 4, 5
+ *   0-1    address
+ *   2      see below
+ *   3-6    strides / 16 of dimensions 1 to 4
+ *   7      their bits 32 to 35, four each
+ *   8-12   sizes less one
+ *   13     element strides less one, three bits each; the top byte: box of dimension 0 less one
+ *   14     boxes of dimensions 1 to 4 less one; im2col: corners, lower and upper half,
+ *          16, 8 or 5 bits each for rank 3, 4, 5
+ *   15     0; im2col: pixels less one
  *
  *   word 2: bit 0 im2col, bit 1 set, 4-6 rank less one, 7-10 type, 13-14 swizzle, 16 f32 becomes
  *   tf32, 17-18 L2 promotion, 19-20 swizzle atomicity, 21 set where a tensor has 128 KiB or more.

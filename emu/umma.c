@@ -346,10 +346,15 @@ static struct tmem_span last_word(struct tmem_span (*span)(const struct umma *, 
     return span(u, w);
 }
 
+/* Lane 0 is due.  CUTLASS leaves the byte of the word, which the instruction descriptor has too, in
+ * the two upper bits. */
+static bool in_lane_0(uint32_t address, uint32_t id) {
+    return !(address >> 16 & 0x3fff) && (!(address >> 30) || address >> 30 == id);
+}
+
 static bool check_scales(const struct umma *u, char *why, size_t why_bytes) {
     const struct tmem_span a = last_word(umma_span_sfa, u), b = last_word(umma_span_sfb, u);
-    /* Bits 30 and 31 mean nothing: CUTLASS keeps the scale factor id there as well. */
-    if ((u->sfa | u->sfb) >> 16 & 0x3fff)
+    if (!in_lane_0(u->sfa, u->shape.sfa_id) || !in_lane_0(u->sfb, u->shape.sfb_id))
         REFUSE("scale factors at tensor memory 0x%08x and 0x%08x: the lane must be 0", u->sfa,
                u->sfb);
     if (a.column + a.columns > TMEM_ROW || b.column + b.columns > TMEM_ROW)
