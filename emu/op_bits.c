@@ -252,7 +252,22 @@ void dec_not(struct dec *d) {
 void dec_cnot(struct dec *d) {
     dec_table1(d, t_cnot);
 }
+/* mov.pred of %is_explicit_cluster, the special register that is a predicate */
+static int op_pred_special(struct warp *w, const struct insn *i, u32 m) {
+    const u32 *pa = reg_at(w, i->a);
+    u32 r = 0;
+    FOR_LANES(l, m) r |= (u32)(pa[l] != 0) << l;
+    pred_set(w, i->d, m, r);
+    return NEXT;
+}
 void dec_mov_pred(struct dec *d) {
+    if (d->nops == 2 && d->op[1].kind == OP_SPECIAL &&
+        !strcmp(d->op[1].name, "%is_explicit_cluster")) {
+        d->in->d = dec_pred(d, &d->op[0], true);
+        d->in->a = dec_src(d, &d->op[1], T_U32);
+        d->in->fn = op_pred_special;
+        return;
+    }
     dec_1(d, T_PRED);
     d->in->n = 4;
     d->in->fn = pred_op;

@@ -136,6 +136,12 @@ static double load_float(u64 v, enum type t, bool ftz) {
     }
 }
 
+static u64 int_in_unit(u64 x, bool from_signed, enum type td) {
+    if (!x || (from_signed && (s64)x < 0))
+        return 0;
+    return td == T_F64 ? num_bits64(1.0) : num_from_f64(fmt_of(td), 1.0, NUM_RN, 0);
+}
+
 /* A scalar with a floating side. */
 static int cvt_any(struct warp *w, const struct insn *i, u32 m) {
     void *pd = reg_at(w, i->d);
@@ -155,15 +161,15 @@ static int cvt_any(struct warp *w, const struct insn *i, u32 m) {
             out = td == T_F64   ? num_bits64(num_int_f64(x, is_signed(ts), r))
                   : td == T_F32 ? num_bits32(num_int_f32(x, is_signed(ts), r))
                                 : num_int_code(fmt_of(td), x, is_signed(ts), r);
-            if ((i->flags & CV_SAT) && td == T_F32)
-                out = num_bits32(num_add(num_float((u32)out), 0.0f, NUM_RN, NUM_SAT));
+            if (i->flags & CV_SAT) /* an integer clamped to 0 and 1 */
+                out = int_in_unit(x, is_signed(ts), td);
         } else {
             double x = load_float(v, ts, i->flags & CV_FTZ);
             if (integral)
                 x = num_round_integral(x, r);
             if (td == T_F64) {
                 if (i->flags & CV_SAT)
-                    x = x > 1 ? 1 : x >= 0 ? x : 0;
+                    x = x > 1 ? 1 : x > 0 ? x : 0; /* NaN and -0 too are +0 */
                 out = num_bits64(ts == T_F64 ? x : num_canon64(x));
             } else if (td == T_TF32 && r == NUM_RNA && x != x) {
                 out = v & ~0x1fffull; /* an H200 cuts a NaN short, even down to infinity */

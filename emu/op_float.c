@@ -169,6 +169,20 @@ static int f32x2_any(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
+/* .approx.ftz.f64 takes and gives 1.11.20 bits, the words below are zero (PTX ISA,
+ * rcp.approx.ftz.f64). */
+static double f64_gross(double a) {
+    u64 bits;
+    memcpy(&bits, &a, sizeof bits);
+    if (a != a)
+        bits = 0x7fffffff00000000;
+    else if (!(bits & 0x7ff0000000000000))
+        bits &= 1ull << 63;
+    bits &= 0xffffffff00000000;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
+
 static double f64_op(const struct insn *i, double a, double b, double c) {
     const enum num_round r = (enum num_round)i->n;
     switch ((enum fop)i->size) {
@@ -183,11 +197,11 @@ static double f64_op(const struct insn *i, double a, double b, double c) {
     case F_DIV:
         return num_div64(a, b, r);
     case F_RCP:
-        return num_div64(1.0, a, r);
+        return i->flags & FL_APPROX ? f64_gross(1.0 / f64_gross(a)) : num_div64(1.0, a, r);
     case F_SQRT:
         return num_sqrt64(a, r);
     case F_RSQRT:
-        return 1.0 / sqrt(a);
+        return i->flags & FL_FTZ ? f64_gross(1.0 / sqrt(f64_gross(a))) : 1.0 / sqrt(a);
     case F_MIN:
         return num_min64(a, b);
     case F_MAX:
@@ -209,9 +223,16 @@ static int f64_any(struct warp *w, const struct insn *i, u32 m) {
     return NEXT;
 }
 
+/* A code's sign counts for .xorsign also where it is that of a NaN, which f32 would not keep. */
 static u32 half_minmax(const struct insn *i, enum num_fmt f, u32 a, u32 b, bool max) {
     float r = minmax(i, num_to_f32(f, a), num_to_f32(f, b), max);
-    return num_from_f64(f, (double)r, NUM_RN, i->flags & (NUM_FTZ | NUM_RELU));
+    u32 code = num_from_f64(f, (double)r, NUM_RN, i->flags & (NUM_FTZ | NUM_RELU));
+    return i->flags & FL_XORSIGN && r == r ? (code & 0x7fff) | ((a ^ b) & 0x8000) : code;
+}
+
+/* A subnormal f16 code as its zero; bf16 has no .ftz. */
+static u32 half_flush(const struct insn *i, u32 a) {
+    return i->flags & FL_FTZ && !(a & 0x7c00) ? a & 0x8000 : a;
 }
 
 static u32 half_op(struct warp *w, const struct insn *i, enum num_fmt f, u32 a, u32 b, u32 c) {
@@ -235,9 +256,9 @@ static u32 half_op(struct warp *w, const struct insn *i, enum num_fmt f, u32 a, 
     case F_MAX3:
         return half_minmax(i, f, half_minmax(i, f, a, b, true), c, true);
     case F_NEG:
-        return a ^ 0x8000;
+        return half_flush(i, a) ^ 0x8000;
     case F_ABS:
-        return a & 0x7fff;
+        return half_flush(i, a) & 0x7fff;
     case F_EX2:
         return num_ex2_code(f, a, fl, p);
     case F_TANH:

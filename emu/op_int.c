@@ -59,6 +59,9 @@ DEF2(min_s16x2, u32, u32, u32, SEL16(s16, <))
 DEF2(max_s16x2, u32, u32, u32, SEL16(s16, >))
 DEF2(min_u16x2, u32, u32, u32, SEL16(u16, <))
 DEF2(max_u16x2, u32, u32, u32, SEL16(u16, >))
+#define RELU16(v) (((v)&0x8000 ? 0 : (v)&0xffffu) | ((v) >> 31 ? 0 : (v)&0xffff0000u))
+DEF2(min_relu_s16x2, u32, u32, u32, RELU16(SEL16(s16, <)))
+DEF2(max_relu_s16x2, u32, u32, u32, RELU16(SEL16(s16, >)))
 
 /* --- Multiply --- */
 
@@ -82,10 +85,16 @@ DEF2(mul24_u32, u32, u32, u32, (a & 0xffffff) * (b & 0xffffff))
 DEF3(madlo_16, u32, u32, u16, a *b + c)
 DEF3(madlo_32, u32, u32, u32, a *b + c)
 DEF3(madlo_64, u64, u64, u64, a *b + c)
+DEF3(madhi_s16, u32, s16, u16, (a * b >> 16) + c)
+DEF3(madhi_u16, u32, u16, u16, ((u32)a * b >> 16) + c)
 DEF3(madhi_s32, u32, s32, u32, (u32)((s64)a *b >> 32) + (u32)c)
 DEF3(madhi_u32, u32, u32, u32, (u32)((u64)a *b >> 32) + c)
 DEF3(madhi_s64, u64, s64, u64, (u64)mulhi_s64(a, b) + (u64)c)
 DEF3(madhi_u64, u64, u64, u64, mulhi_u64(a, b) + c)
+static u32 clamp_s32(s64 v) {
+    return (u32)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
+}
+DEF3(madhi_sat, u32, s32, u32, clamp_s32(((s64)a * b >> 32) + c))
 DEF3(mad24_s32, u32, s32, u32,
      (u32)((s64)((s32)((u32)a << 8) >> 8) * ((s32)((u32)b << 8) >> 8)) + (u32)c)
 DEF3(mad24_u32, u32, u32, u32, (a & 0xffffff) * (b & 0xffffff) + c)
@@ -149,8 +158,12 @@ typedef s64 su64;
 CARRY_MAD(carry_mad_32, u32, u64)
 CARRY_MAD(carry_mad_64, u64, unsigned __int128)
 
-DEF3(sad_u32, u32, u32, u32, (a < b ? b - a : a - b) + c)
+DEF3(sad_s16, u32, s16, u16, (a < b ? b - a : a - b) + c)
+DEF3(sad_u16, u32, u16, u16, (a < b ? b - a : a - b) + c)
 DEF3(sad_s32, u32, s32, u32, (u32)(a < b ? (s64)b - a : (s64)a - b) + (u32)c)
+DEF3(sad_u32, u32, u32, u32, (a < b ? b - a : a - b) + c)
+DEF3(sad_s64, u64, s64, u64, (a < b ? (u64)b - (u64)a : (u64)a - (u64)b) + (u64)c)
+DEF3(sad_u64, u64, u64, u64, (a < b ? b - a : a - b) + c)
 
 /* --- Decoders --- */
 
@@ -206,11 +219,12 @@ void dec_int_abs(struct dec *d) {
 }
 void dec_int_minmax(struct dec *d, bool max) {
     static const handler px[2][2] = {{min_u16x2, min_s16x2}, {max_u16x2, max_s16x2}};
+    static const handler px_relu[2] = {min_relu_s16x2, max_relu_s16x2};
     enum type t = dec_type(d, 0);
     bool relu = dec_has(d, "relu");
     if (t == T_U16X2 || t == T_S16X2) {
         dec_2(d, t);
-        d->in->fn = relu ? NULL : px[max][t == T_S16X2];
+        d->in->fn = !relu ? px[max][t == T_S16X2] : t == T_S16X2 ? px_relu[max] : NULL;
     } else {
         dec_table2(d, relu ? (max ? t_max_relu : t_min_relu) : max ? t_max : t_min);
     }
@@ -241,6 +255,8 @@ void dec_int_mul(struct dec *d) {
 DEF2(mul24hi_s32, u32, s32, u32, (u32)((s64)(s32)((u32)a << 8) * (s32)((u32)b << 8) >> 32))
 DEF2(mul24hi_u32, u32, u32, u32, (u64)(a & 0xffffff) * (b & 0xffffff) >> 16)
 DEF3(mad24hi_s32, u32, s32, u32, (u32)((s64)(s32)((u32)a << 8) * (s32)((u32)b << 8) >> 32) + (u32)c)
+DEF3(mad24hi_sat, u32, s32, u32,
+     clamp_s32(((s64)(s32)((u32)a << 8) * (s32)((u32)b << 8) >> 32) + c))
 DEF3(mad24hi_u32, u32, u32, u32, (u32)((u64)(a & 0xffffff) * (b & 0xffffff) >> 16) + c)
 void dec_mul24(struct dec *d) {
     enum type t = dec_type(d, 0);
@@ -249,6 +265,8 @@ void dec_mul24(struct dec *d) {
         mad ? dec_3(d, t) : dec_2(d, t);
         d->in->fn =
             t == T_S32 ? (mad ? mad24hi_s32 : mul24hi_s32) : (mad ? mad24hi_u32 : mul24hi_u32);
+        if (dec_has(d, "sat"))
+            d->in->fn = t == T_S32 && mad ? mad24hi_sat : NULL;
         return;
     }
     mad ? dec_3(d, t) : dec_2(d, t);
@@ -272,8 +290,13 @@ void dec_int_mad(struct dec *d, bool with_carry) {
     static const handler lo[T_COUNT] = {[T_S16] = madlo_16, [T_U16] = madlo_16, [T_S32] = madlo_32,
                                         [T_U32] = madlo_32, [T_S64] = madlo_64, [T_U64] = madlo_64};
     static const handler hi[T_COUNT] = {
-        [T_S32] = madhi_s32, [T_U32] = madhi_u32, [T_S64] = madhi_s64, [T_U64] = madhi_u64};
+        [T_S16] = madhi_s16, [T_U16] = madhi_u16, [T_S32] = madhi_s32,
+        [T_U32] = madhi_u32, [T_S64] = madhi_s64, [T_U64] = madhi_u64};
     dec_3(d, t);
+    if (dec_has(d, "sat")) {
+        d->in->fn = t == T_S32 && dec_has(d, "hi") ? madhi_sat : NULL;
+        return;
+    }
     if (with_carry || dec_has(d, "cc")) {
         d->in->n = with_carry;
         d->in->size = dec_has(d, "hi");
@@ -289,6 +312,8 @@ void dec_madc(struct dec *d) {
 }
 void dec_sad(struct dec *d) {
     enum type t = dec_type(d, 0);
+    static const handler sads[T_COUNT] = {[T_S16] = sad_s16, [T_U16] = sad_u16, [T_S32] = sad_s32,
+                                          [T_U32] = sad_u32, [T_S64] = sad_s64, [T_U64] = sad_u64};
     dec_3(d, t);
-    d->in->fn = t == T_U32 ? sad_u32 : t == T_S32 ? sad_s32 : NULL;
+    d->in->fn = sads[t];
 }

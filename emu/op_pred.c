@@ -74,18 +74,21 @@ static int setp_f64(struct warp *w, const struct insn *i, u32 m) {
         r |= (u32)(((u32)i->imm & class_of(pa[l], pb[l])) != 0) << l;
     return setp_finish(w, i, m, r);
 }
-static double half_value(u32 v, u32 bf) {
-    return (double)(bf ? num_bf16_f32(v & 0xffff) : num_f16_f32(v & 0xffff));
+/* of the lower half of v: n tells the format, flags whether subnormals are flushed (f16 only) */
+static double half_value(const struct insn *i, u32 v) {
+    if (i->flags && !(v & 0x7c00))
+        v &= 0x8000;
+    return (double)(i->n ? num_bf16_f32(v & 0xffff) : num_f16_f32(v & 0xffff));
+}
+static bool half_compares(const struct insn *i, u32 a, u32 b) {
+    return (u32)i->imm & class_of(half_value(i, a), half_value(i, b));
 }
 static int setp_half(struct warp *w, const struct insn *i, u32 m) {
     const u32 *pa = reg_at(w, i->a), *pb = reg_at(w, i->b);
     u32 r = 0, hi = 0;
     for (u32 l = 0; l < LANES; l++) {
-        r |= (u32)(((u32)i->imm & class_of(half_value(pa[l], i->n), half_value(pb[l], i->n))) != 0)
-             << l;
-        hi |= (u32)(((u32)i->imm &
-                     class_of(half_value(pa[l] >> 16, i->n), half_value(pb[l] >> 16, i->n))) != 0)
-              << l;
+        r |= (u32)half_compares(i, pa[l], pb[l]) << l;
+        hi |= (u32)half_compares(i, pa[l] >> 16, pb[l] >> 16) << l;
     }
     if (i->sem == 1)
         return setp_finish(w, i, m, r);
@@ -180,8 +183,7 @@ static int op_set_half(struct warp *w, const struct insn *i, u32 m) {
     FOR_LANES(l, m) {
         u32 r = 0;
         for (u32 k = 0; k < i->sem; k++) {
-            bool t = (u32)i->imm &
-                     class_of(half_value(pa[l] >> 16 * k, i->n), half_value(pb[l] >> 16 * k, i->n));
+            bool t = half_compares(i, pa[l] >> 16 * k, pb[l] >> 16 * k);
             bool cl = c >> l & 1;
             t = i->size == 1 ? t && cl : i->size == 2 ? t || cl : i->size == 3 ? t != cl : t;
             r |= (t ? x->yes : 0) << 16 * k;
@@ -205,7 +207,7 @@ void dec_set(struct dec *d) {
     struct insn *in = d->in;
     struct set_extra *x = dec_alloc(d, sizeof *x);
     int b = dec_one_of(d, bools);
-    if (type_bytes(td) > 4 || (type_bytes(ts) < 4 && !half_type(ts)))
+    if (type_bytes(td) > 4 || type_bytes(ts) < 2)
         dec_fail(d, "these types are not supported");
     dec_nops(d, b < 0 ? 3 : 4, b < 0 ? 3 : 4);
     x->out = dec_dst(d, &d->op[0], td);
