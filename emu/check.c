@@ -178,12 +178,15 @@ void check_warp_start(struct warp *w) {
 }
 
 static void warp_drop(struct warp_check *k) {
+    for (u32 s = 0; s < SCOPES; s++) {
+        clock_drop(k->fence_release[s]);
+        clock_drop(k->relaxed[s]);
+        k->fence_release[s] = k->relaxed[s] = NULL;
+    }
     clock_drop(k->clock);
-    clock_drop(k->fence_release);
-    clock_drop(k->relaxed);
     clock_drop(k->released);
     clock_drop(k->loose);
-    k->clock = k->fence_release = k->relaxed = k->released = k->loose = NULL;
+    k->clock = k->released = k->loose = NULL;
 }
 void check_cta_free(struct cta *c) {
     for (u32 n = 0; c->check && n < c->nwarps; n++)
@@ -242,18 +245,6 @@ void clock_acquire(struct warp *w, const struct clock *c) {
         k->met = c->v[k->agent]; /* a lane acquires what another one released */
 }
 
-struct clock *check_release_clock(struct warp *w, u32 sem) {
-    if (!w->check)
-        return NULL;
-    struct warp_check *k = w->check;
-    if (sem & SEM_RELEASE)
-        return clock_release(w);
-    clock_drop(k->loose);
-    k->loose = k->fence_release ? clock_copy(w->cta->grid->emu, k->fence_release) : NULL;
-    clock_add_tensor(w->cta->grid->emu, &k->loose, k->clock);
-    return k->loose;
-}
-
 void warp_actor(struct warp *w, const struct insn *i, struct actor *a) {
     struct warp_check *k = w->check;
     *a = (struct actor){.e = w->cta->grid->emu,
@@ -267,67 +258,6 @@ void warp_actor(struct warp *w, const struct insn *i, struct actor *a) {
                         .self = k,
                         .grid = w->cta->grid,
                         .grid_acquired = k->grid_acquired};
-}
-
-/* --- Locations that carry synchronisation --- */
-
-static struct sync_loc *location(struct emu *e, u64 key) {
-    struct checker *k = e->checker;
-    if (k->nloc * 2 >= k->loc_cap) {
-        struct sync_loc *old = k->loc;
-        u32 n = k->loc_cap;
-        k->loc_cap = n ? n * 2 : 256;
-        k->loc = calloc(k->loc_cap, sizeof *k->loc);
-        if (!k->loc)
-            abort();
-        for (u32 j = 0; j < n; j++)
-            if (old[j].key) {
-                u32 h = (u32)(old[j].key * 0x9e3779b97f4a7c15ull >> 32) & (k->loc_cap - 1);
-                while (k->loc[h].key)
-                    h = (h + 1) & (k->loc_cap - 1);
-                k->loc[h] = old[j];
-            }
-        free(old);
-    }
-    u32 h = (u32)(key * 0x9e3779b97f4a7c15ull >> 32) & (k->loc_cap - 1);
-    while (k->loc[h].key && k->loc[h].key != key)
-        h = (h + 1) & (k->loc_cap - 1);
-    if (!k->loc[h].key) {
-        k->loc[h].key = key;
-        k->nloc++;
-    }
-    return &k->loc[h];
-}
-
-static int scope_level(u32 sem) {
-    return (sem & SCOPE_MASK) == SCOPE_CTA ? 0 : (sem & SCOPE_MASK) == SCOPE_CLUSTER ? 1 : 2;
-}
-/* Are the two clocks' owners within one scope?  (Within a cluster CTAs are not told apart here.) */
-static bool in_scope(struct warp *w, const struct clock *c, int level) {
-    return level == 2 || c->cluster == w->check->clock->cluster;
-}
-
-static void strong_access(struct warp *w, const struct insn *i, u64 key, u32 acc) {
-    struct emu *e = w->cta->grid->emu;
-    struct sync_loc *l = location(e, key);
-    u32 sem = i->sem;
-    if (sem & SEM_VOLATILE)
-        sem |= SCOPE_SYS;
-    int level = scope_level(sem);
-    if (acc & ACC_READ)
-        for (int s = 0; s < 3; s++) {
-            if (!l->clock[s] || !in_scope(w, l->clock[s], s < level ? s : level))
-                continue;
-            if (sem & SEM_ACQUIRE)
-                clock_acquire(w, l->clock[s]);
-            else
-                clock_add(e, &w->check->relaxed, l->clock[s]);
-        }
-    if (acc & ACC_WRITE) {
-        struct clock *c = sem & SEM_RELEASE ? clock_release(w) : w->check->fence_release;
-        if (c)
-            clock_add(e, &l->clock[level], c);
-    }
 }
 
 /* --- Generic accesses --- */
@@ -363,7 +293,7 @@ void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u6
     a.same = acc & ACC_SAME;
     if (sp == SP_GLOBAL) {
         if (a.atomic)
-            strong_access(w, i, addr & ~3ull, acc);
+            check_strong(w, i, addr, acc);
         a.epoch = clk_g(w->check->clock)[w->check->agent];
         if (acc & ACC_READ)
             shadow_global(&a, addr, bytes, false);
@@ -374,8 +304,8 @@ void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u6
     u32 rank = (u32)addr >> 24, off = (u32)addr & 0xffffff;
     struct cta *c = sp == SP_SHARED || rank == w->cta->rank ? w->cta : w->cta->cluster->cta[rank];
     if (a.atomic)
-        strong_access(w, i, 1ull << 63 | (u64)c->cluster->number << 32 | (u64)c->rank << 24 | off,
-                      acc);
+        check_strong(w, i, 1ull << 63 | (u64)c->cluster->number << 32 | (u64)c->rank << 24 | off,
+                     acc);
     a.epoch = clk_g(w->check->clock)[w->check->agent];
     check_peer(w, i, c);
     if (acc & ACC_READ)
@@ -395,17 +325,7 @@ void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
     struct clock *c = k->clock;
     switch (kind) {
     case FENCE_MEMORY:
-        if (sem & SEM_ACQUIRE && k->relaxed) {
-            clock_acquire(w, k->relaxed);
-            clock_drop(k->relaxed);
-            k->relaxed = NULL;
-        }
-        if (sem & SEM_RELEASE) {
-            clock_drop(k->fence_release);
-            lanes_snapshot(w, k->active);
-            k->fence_release = clock_copy(e, c);
-            clock_bump(w);
-        }
+        check_memory_fence(w, sem);
         break;
     case FENCE_ASYNC:
     case FENCE_ASYNC_SHARED:

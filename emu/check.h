@@ -42,7 +42,7 @@ void check_mbar_flip(struct emu *e, struct cta *c, struct mbarrier *b);
 void check_mbar_wait(struct warp *w, const struct insn *i, struct mbarrier *b, bool done);
 void check_mbar_acquire(struct warp *w, const struct insn *i, struct mbarrier *b, u32 sem);
 /* What an operation of this warp with these semantics releases; NULL when unchecked or relaxed. */
-struct clock *check_release_clock(struct warp *w, u32 sem);
+struct clock *check_release_clock(struct warp *w, u32 sem, bool beyond_cta);
 void check_lane_exit(struct warp *w, const struct insn *i, u32 m);
 /* --- Asynchronous items --- */
 

@@ -30,7 +30,7 @@ void check_cluster_arrive(struct warp *w, bool release) {
         return;
     lanes_meet(w);
     clock_add(w->cta->grid->emu, &w->cta->cluster->clock,
-              check_release_clock(w, release ? SEM_RELEASE : 0));
+              check_release_clock(w, release ? SEM_RELEASE : 0, true));
 }
 void check_cluster_release(struct cluster *cl) {
     clock_drop(cl->out_clock);
@@ -165,7 +165,7 @@ void check_mbar_acquire(struct warp *w, const struct insn *i, struct mbarrier *b
     if (sem & SEM_ACQUIRE) {
         clock_acquire(w, b->out_clock);
     } else {
-        clock_add(w->cta->grid->emu, &w->check->relaxed, b->out_clock);
+        clock_add(w->cta->grid->emu, &w->check->relaxed[IN_CTA], b->out_clock);
         clock_add_tensor(w->cta->grid->emu, &w->check->clock, b->out_clock);
     }
 }

@@ -107,9 +107,16 @@ struct page { /* 4096 bytes of global memory */
     u32 index; /* in checker.used */
 };
 
-struct sync_loc { /* a location used by atomics and strong accesses */
+/* Scopes of strong operations, .sys being .gpu. */
+enum { IN_CTA, IN_CLUSTER, IN_GPU, SCOPES };
+
+struct sync_loc { /* what was released at a location to the threads of one CTA, one cluster or all
+                   */
     u64 key;
-    struct clock *clock[3]; /* released at cta, cluster, gpu scope */
+    u32 scope;  /* 0: all threads, see check_strong.c */
+    u32 stores; /* stores to the location that this knows of: each begins anew */
+    u64 who;    /* bit for each warp that released here */
+    struct clock *clock;
 };
 
 enum { L1_BITS = 9, L2_BITS = 17, PAGE_SHIFT = 12 };
@@ -156,10 +163,10 @@ enum { SNAPSHOTS = 256 };
 
 struct warp_check {
     struct clock *clock;
-    struct clock *fence_release; /* at the last releasing fence */
-    struct clock *relaxed;       /* acquired relaxed, waiting for a fence */
-    struct clock *released;      /* last snapshot given out */
-    struct clock *loose;         /* the same for relaxed operations */
+    struct clock *fence_release[SCOPES]; /* at the last releasing fence of a scope */
+    struct clock *relaxed[SCOPES];       /* acquired relaxed, waiting for a fence of the scope */
+    struct clock *released;              /* last snapshot given out */
+    struct clock *loose;                 /* the same for relaxed operations */
     u64 insns, released_at;
     u32 who; /* of this warp */
     u32 agent, tc_agent;
@@ -238,6 +245,9 @@ void check_slots(struct function *f);
 
 void lanes_meet(struct warp *w);
 void lanes_snapshot(struct warp *w, u32 lanes);
+/* check_strong.c */
+void check_strong(struct warp *w, const struct insn *i, u64 key, u32 acc);
+void check_memory_fence(struct warp *w, u32 sem);
 /* Of `lanes` of warp k, those whose accesses at `epoch` no snapshot up to `known` gave out. */
 u32 lanes_left(const struct warp_check *k, u32 lanes, u32 epoch, u32 known);
 /* Reports when the access in the cell, which is ordered before a's as far as warps go, is not as

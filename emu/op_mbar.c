@@ -192,7 +192,7 @@ void mbar_note_arrival(struct warp *w, const struct insn *i, struct mbarrier *b)
 
 static int op_mbar_arrive(struct warp *w, const struct insn *i, u32 m) {
     struct emu *e = w->cta->grid->emu;
-    struct clock *release = check_release_clock(w, i->sem);
+    struct clock *release = check_release_clock(w, i->sem, i->space == SP_CLUSTER);
     const u32 *n = i->b == REF_NONE ? NULL : reg_at(w, i->b);
     FOR_LANES(l, m) {
         u32 off;

@@ -386,10 +386,9 @@ void shadow_drop(struct emu *e) {
     }
     k->nused = 0;
     for (u32 i = 0; i < k->loc_cap; i++)
-        for (int s = 0; s < 3; s++) {
-            clock_drop(k->loc[i].clock[s]);
-            k->loc[i].clock[s] = NULL;
-            k->loc[i].key = 0;
+        if (k->loc[i].key) {
+            clock_drop(k->loc[i].clock);
+            k->loc[i] = (struct sync_loc){0};
         }
     k->nloc = 0;
     k->next_cluster = 1;
