@@ -316,12 +316,38 @@ void check_mem(struct warp *w, const struct insn *i, u32 lane, enum space sp, u6
 
 /* --- Fences --- */
 
+/* What the clock knows of the generic proxy's writes, the async proxy may see from now on. */
+static void for_async(struct clock *c, enum fence_kind kind, u32 at, u32 n) {
+    if (kind != FENCE_ASYNC_GLOBAL)
+        memcpy(clk_a(c) + at, clk_g(c) + at, n * sizeof(u32));
+    if (kind != FENCE_ASYNC_SHARED)
+        memcpy(clk_b(c) + at, clk_g(c) + at, n * sizeof(u32));
+}
+static void async_fence(struct warp *w, enum fence_kind kind) {
+    struct warp_check *k = w->check;
+    struct emu *e = w->cta->grid->emu;
+    struct clock *c = k->clock;
+    if (kind != FENCE_ASYNC_GLOBAL)
+        k->mbar_fence = clk_g(c)[k->agent];
+    if (e->opt.conservative_proxy) {
+        for_async(c, kind, k->agent, 1);
+    } else {
+        for_async(c, kind, 0, c->n);
+        for (u32 f = 0; f < c->nforeign; f++) {
+            struct clock *own = clock_copy(e, c->foreign[f].clock);
+            for_async(own, kind, 0, own->n);
+            clock_drop(c->foreign[f].clock);
+            c->foreign[f].clock = own;
+        }
+    }
+    clock_bump(w);
+}
+
 void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
     struct warp_check *k = w->check;
     (void)m;
     if (!k)
         return;
-    struct emu *e = w->cta->grid->emu;
     struct clock *c = k->clock;
     switch (kind) {
     case FENCE_MEMORY:
@@ -330,20 +356,7 @@ void check_fence(struct warp *w, u32 m, enum fence_kind kind, u32 sem) {
     case FENCE_ASYNC:
     case FENCE_ASYNC_SHARED:
     case FENCE_ASYNC_GLOBAL:
-    case FENCE_ALIAS:
-        k->mbar_fence = clk_g(c)[k->agent];
-        if (e->opt.conservative_proxy) {
-            clk_a(c)[k->agent] = clk_g(c)[k->agent];
-        } else {
-            memcpy(clk_a(c), clk_g(c), c->n * sizeof(u32));
-            for (u32 f = 0; f < c->nforeign; f++) {
-                struct clock *own = clock_copy(e, c->foreign[f].clock);
-                memcpy(clk_a(own), clk_g(own), own->n * sizeof(u32));
-                clock_drop(c->foreign[f].clock);
-                c->foreign[f].clock = own;
-            }
-        }
-        clock_bump(w);
+        async_fence(w, kind);
         break;
     case FENCE_MBARRIER_INIT:
         k->mbar_fence = clk_g(c)[k->agent];

@@ -99,7 +99,7 @@ struct clock *check_item_part(struct emu *e, struct item *it) {
     u32 *g = &clk_g(c)[it->check->who & WHO_AGENT];
     *g = *g > it->check->epoch ? *g : it->check->epoch;
     if (it->check->async)
-        clk_a(c)[it->check->who & WHO_AGENT] = *g;
+        clk_a(c)[it->check->who & WHO_AGENT] = clk_b(c)[it->check->who & WHO_AGENT] = *g;
     if (it->check->tensor) {
         clk_K(c)[it->check->tc_agent] = it->check->epoch;
         clk_L(c)[it->check->tc_agent] = it->check->epoch;

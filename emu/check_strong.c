@@ -5,8 +5,8 @@
  * reads those within its own, and they meet where each scope holds the other thread (PTX ISA,
  * Memory Consistency Model: morally strong).  The same with a fence beside a relaxed access.
  *
- * An atomic operation carries on what was released before it; a store does not, but for what its own
- * thread released there (PTX ISA, Release and Acquire Patterns; observation order).
+ * An atomic operation carries on what was released before it; a store does not, but for what its
+ * own thread released there (PTX ISA, Release and Acquire Patterns; observation order).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "clock.h"
 #include <stdlib.h>

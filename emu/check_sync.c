@@ -91,7 +91,7 @@ void check_mbar_use(struct warp *w, const struct insn *i, struct cta *c, struct 
     bool by_fence =
         init->mbar_fence >= b->init_epoch && w->check->passed_gen > init->init_fence_gen;
     if (b->init_who != w->check->who && !by_fence &&
-        !clock_knows(w->check->clock, b->init_who, b->init_epoch, false))
+        !clock_knows(w->check->clock, b->init_who, b->init_epoch, GENERIC))
         emu_report(w, i, EMU_MBARRIER,
                    "mbarrier at 0x%x of CTA %u: its initialisation is not ordered before this use",
                    b->addr, c->rank);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static size_t words(u32 n, u32 m) {
-    return 2 * (size_t)n + 3 * (size_t)m;
+    return 3 * (size_t)n + 3 * (size_t)m;
 }
 
 struct clock *clock_new(struct emu *e, u32 cluster, u32 ctas) {
@@ -54,10 +54,10 @@ static void max_into(u32 *d, const u32 *s, size_t n) {
         d[k] = d[k] > s[k] ? d[k] : s[k];
 }
 
-/* Numbers of dst know those of src: g, a, K, L; T stays. */
+/* Numbers of dst know those of src: g, a, b, K, L; T stays. */
 static void join_numbers(struct clock *d, const struct clock *s) {
-    max_into(d->v, s->v, 2 * (size_t)d->n + d->m);
-    max_into(clk_L(d), s->v + 2 * (size_t)s->n + 2 * (size_t)s->m, d->m);
+    max_into(d->v, s->v, 3 * (size_t)d->n + d->m);
+    max_into(clk_L(d), s->v + 3 * (size_t)s->n + 2 * (size_t)s->m, d->m);
 }
 
 static void join_foreign(struct emu *e, struct clock *d, u32 cluster, struct clock *c) {
@@ -109,14 +109,14 @@ void clock_add(struct emu *e, struct clock **d, const struct clock *s) {
         clock_join(e, *d, s);
 }
 
-bool clock_knows(const struct clock *c, u32 who, u32 epoch, bool async) {
+bool clock_knows(const struct clock *c, u32 who, u32 epoch, enum proxy proxy) {
     u32 cluster = who >> WHO_BITS, agent = who & WHO_AGENT;
     if (cluster == c->cluster)
-        return epoch <= c->v[(async ? c->n : 0) + agent];
+        return epoch <= c->v[proxy * c->n + agent];
     for (u32 k = 0; k < c->nforeign; k++)
         if (c->foreign[k].cluster == cluster) {
             const struct clock *f = c->foreign[k].clock;
-            return agent < f->n && epoch <= f->v[(async ? f->n : 0) + agent];
+            return agent < f->n && epoch <= f->v[proxy * f->n + agent];
         }
     return false;
 }
@@ -127,8 +127,8 @@ void clock_add_tensor(struct emu *e, struct clock **d, const struct clock *s) {
         *d = clock_new(e, s->cluster, s->n / AGENTS);
     if ((*d)->cluster != s->cluster)
         return;
-    max_into(clk_K(*d), s->v + 2 * (size_t)s->n, s->m);
-    max_into(clk_L(*d), s->v + 2 * (size_t)s->n + 2 * (size_t)s->m, s->m);
+    max_into(clk_K(*d), s->v + 3 * (size_t)s->n, s->m);
+    max_into(clk_L(*d), s->v + 3 * (size_t)s->n + 2 * (size_t)s->m, s->m);
 }
 
 void clock_meet(struct clock *d, const struct clock *s) {

@@ -1,10 +1,11 @@
 /* clock.h: vector clocks of the checker, and its state.
  *
  * Agents of a CTA: its warps, its tensor pipe, and a pool of slots for other asynchronous
- * operations.  A clock of a cluster has five parts:
+ * operations.  A clock of a cluster has six parts:
  *
  *   g  what happened before, in the generic proxy
- *   a  what of each agent's writes the async proxy may read (fence.proxy.async)
+ *   a  what of each agent's writes to shared memory the async proxy may read (fence.proxy.async)
+ *   b  the same for global memory
  *   K  tensor-memory accesses known through synchronisation
  *   T  those that tcgen05 operations of this warp may rely on (tcgen05.fence::after_thread_sync)
  *   L  K as it would be if fences and waits did not matter: tells a missing fence from a race
@@ -40,7 +41,7 @@ struct clock {
     u32 n, m;    /* agents, tensor agents */
     u32 nforeign;
     struct foreign *foreign;
-    u32 v[]; /* g[n] a[n] K[m] T[m] L[m] */
+    u32 v[]; /* g[n] a[n] b[n] K[m] T[m] L[m] */
 };
 
 static inline u32 *clk_g(struct clock *c) {
@@ -49,14 +50,17 @@ static inline u32 *clk_g(struct clock *c) {
 static inline u32 *clk_a(struct clock *c) {
     return c->v + c->n;
 }
-static inline u32 *clk_K(struct clock *c) {
+static inline u32 *clk_b(struct clock *c) {
     return c->v + 2 * c->n;
 }
+static inline u32 *clk_K(struct clock *c) {
+    return c->v + 3 * c->n;
+}
 static inline u32 *clk_T(struct clock *c) {
-    return c->v + 2 * c->n + c->m;
+    return c->v + 3 * c->n + c->m;
 }
 static inline u32 *clk_L(struct clock *c) {
-    return c->v + 2 * c->n + 2 * c->m;
+    return c->v + 3 * c->n + 2 * c->m;
 }
 
 struct clock *clock_new(struct emu *e, u32 cluster, u32 ctas);
@@ -68,8 +72,9 @@ void clock_add(struct emu *e, struct clock **dst, const struct clock *src);
 /* d keeps what s knows, too. */
 void clock_meet(struct clock *d, const struct clock *s);
 void clock_add_tensor(struct emu *e, struct clock **dst, const struct clock *src);
-/* Does the clock know this access?  async: through the async proxy. */
-bool clock_knows(const struct clock *c, u32 who, u32 epoch, bool async);
+/* Does the clock know this access, in the generic proxy or, of a space, in the async proxy? */
+enum proxy { GENERIC, ASYNC_SHARED, ASYNC_GLOBAL };
+bool clock_knows(const struct clock *c, u32 who, u32 epoch, enum proxy proxy);
 
 /* --- Shadow of memory: one cell for four bytes --- */
 
@@ -224,9 +229,10 @@ struct actor {
     u32 who, epoch;
     const struct clock *clock;
     bool async, atomic, nc;
-    bool same; /* writes the value that is there: no race with the write that put it there */
-    u32 bytes; /* of the cell at hand, a bit each */
-    u32 lane;  /* of the warp, or that issued the item */
+    bool global; /* memory at hand, else shared */
+    bool same;   /* writes the value that is there: no race with the write that put it there */
+    u32 bytes;   /* of the cell at hand, a bit each */
+    u32 lane;    /* of the warp, or that issued the item */
     const struct warp_check *self; /* the warp; NULL for items */
     const struct grid *grid;
     bool grid_acquired;

@@ -50,7 +50,7 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
         lanes_check_write(a, c, write, space, addr);
         return;
     }
-    if (!clock_knows(a->clock, c->w_who, c->w_epoch, false) &&
+    if (!clock_knows(a->clock, c->w_who, c->w_epoch, GENERIC) &&
         !(c->w_who == a->who && c->w_epoch <= a->epoch)) {
         if ((a->atomic && (c->w_loc & LOC_ATOMIC)) || (write && a->same))
             return;
@@ -60,7 +60,8 @@ static void need_write_order(struct actor *a, const struct cell *c, const char *
         return;
     }
     lanes_check_write(a, c, write, space, addr);
-    if (a->async && !(c->w_loc & LOC_ASYNC) && !clock_knows(a->clock, c->w_who, c->w_epoch, true))
+    if (a->async && !(c->w_loc & LOC_ASYNC) &&
+        !clock_knows(a->clock, c->w_who, c->w_epoch, a->global ? ASYNC_GLOBAL : ASYNC_SHARED))
         complain(a, EMU_PROXY,
                  write ? "async-proxy write after a generic write without fence.proxy.async"
                        : "async-proxy read of a generic write without fence.proxy.async",
@@ -72,7 +73,7 @@ static void need_read_order(struct actor *a, const struct cell *c, const char *s
         if (!c->r_who[k] || !(c->r_bytes[k] & a->bytes))
             continue;
         if ((c->r_who[k] == a->who && c->r_epoch[k] <= a->epoch) ||
-            clock_knows(a->clock, c->r_who[k], c->r_epoch[k], false)) {
+            clock_knows(a->clock, c->r_who[k], c->r_epoch[k], GENERIC)) {
             lanes_check_reads(a, c, k, space, addr);
             continue;
         }
@@ -149,11 +150,11 @@ static void note_lane(struct actor *a, struct cell *c, bool again) {
 }
 static void note_read(struct actor *a, struct cell *c) {
     int k = c->r_who[0] == a->who || !c->r_who[0] ||
-                    clock_knows(a->clock, c->r_who[0], c->r_epoch[0], false)
+                    clock_knows(a->clock, c->r_who[0], c->r_epoch[0], GENERIC)
                 ? 0
                 : 1;
     if (k == 0 && c->r_who[1] &&
-        (c->r_who[1] == a->who || clock_knows(a->clock, c->r_who[1], c->r_epoch[1], false)))
+        (c->r_who[1] == a->who || clock_knows(a->clock, c->r_who[1], c->r_epoch[1], GENERIC)))
         c->r_who[1] = 0;
     if (k == 0)
         note_lane(a, c, c->r_who[0] == a->who);
@@ -168,6 +169,7 @@ static void note_read(struct actor *a, struct cell *c) {
 void shadow_smem(struct actor *a, struct cta *c, u32 off, u32 bytes, bool write) {
     struct cta_check *k = c->check;
     u32 first = off / 4, last = (off + bytes - 1) / 4;
+    a->global = false;
     for (u32 g = first; g <= last; g++) {
         struct cell *x = &k->cell[g];
         a->bytes = 15;
@@ -346,6 +348,7 @@ static u32 first_unwritten(const struct page *p, u32 first, u32 n) {
 void shadow_global(struct actor *a, u64 addr, u64 bytes, bool write) {
     u64 end = addr + bytes, begin = addr;
     addr &= ~3ull;
+    a->global = true;
     while (addr < end) {
         u64 page_end = (addr | ((1 << PAGE_SHIFT) - 1)) + 1, stop = page_end < end ? page_end : end;
         struct page *p = page_at(a->e, addr, write);
