@@ -331,6 +331,10 @@ static void async_fence(struct warp *w, enum fence_kind kind) {
         k->mbar_fence = clk_g(c)[k->agent];
     if (e->opt.conservative_proxy) {
         for_async(c, kind, k->agent, 1);
+        /* st.async of another CTA has no thread that could fence behind it: who waited does */
+        for (u32 rank = 0; rank < w->cta->cluster->n; rank++)
+            if (rank != w->cta->rank)
+                for_async(c, kind, rank * AGENTS + FIRST_SLOT, ASYNC_SLOTS);
     } else {
         for_async(c, kind, 0, c->n);
         for (u32 f = 0; f < c->nforeign; f++) {

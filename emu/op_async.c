@@ -263,6 +263,8 @@ void dec_cp_arrive(struct dec *d) {
 
 /* --- st.async and red.async --- */
 
+enum { REMOTE_STORE = 99 };
+
 struct remote {
     struct cta *dst;
     u32 off, bytes, mbar;
@@ -280,8 +282,8 @@ static bool remote_step(struct emu *e, struct item *it) {
         emu_report(e->running, e->at, EMU_DSMEM,
                    "arrives at CTA %u of the cluster, which has exited", r->dst->rank);
     u8 *p = r->dst->smem + r->off;
-    check_item_smem(e, it, r->dst, r->off, r->bytes, true, r->op != 99);
-    if (r->op == 99) {
+    check_item_smem(e, it, r->dst, r->off, r->bytes, true, r->op != REMOTE_STORE);
+    if (r->op == REMOTE_STORE) {
         memcpy(p, r->data, r->bytes);
     } else {
         for (u32 k = 0; k < r->n; k++) {
@@ -312,7 +314,7 @@ static struct cta *cluster_at(struct warp *w, const struct insn *i, u32 l, u64 a
     return mem_shared(w, i, l, SP_CLUSTER, (u32)a, bytes, off);
 }
 
-/* target: operation and type as in atom, operation 99 for a store; ops: data, then the mbarrier */
+/* target: operation and type as in atom, or REMOTE_STORE; ops: data, then the mbarrier */
 static int op_remote(struct warp *w, const struct insn *i, u32 m) {
     FOR_LANES(l, m) {
         struct item *it = item_new(w, l, sizeof(struct remote));
@@ -334,7 +336,8 @@ static int op_remote(struct warp *w, const struct insn *i, u32 m) {
         it->pc = (u32)(i - w->code);
         it->loc = i->loc;
         it->step = remote_step;
-        check_item_begin(w, it, true);
+        it->atomic = r->op != REMOTE_STORE;
+        check_item_begin(w, it, false); /* another thread's access, in the generic proxy */
         r->dst->outstanding++;
         it->bytes = r->bytes;
         item_post(w->cta->grid->emu, it, NULL, AG_REMOTE);
