@@ -207,7 +207,7 @@ CU_API cu_result cuDevicePrimaryCtxGetState(cu_device d, unsigned *flags, int *a
     return CUE_SUCCESS;
 }
 static cu_result ctx_push(struct cu_context *c) {
-    if (depth == 64 || !c)
+    if (depth == 64 || (c != &cu_world.primary && !cu_handle_is(c, CU_CONTEXT)))
         return CUE_ERROR_INVALID_CONTEXT;
     stack[depth++] = c;
     return CUE_SUCCESS;
@@ -223,6 +223,7 @@ CU_API cu_result cuCtxCreate_v2(struct cu_context **c, unsigned flags, cu_device
     *c = calloc(1, sizeof **c);
     if (!*c)
         return CUE_ERROR_OUT_OF_MEMORY;
+    cu_handle_add(*c, CU_CONTEXT);
     (*c)->alive = true;
     (*c)->flags = flags;
     return ctx_push(*c);
@@ -235,7 +236,7 @@ CU_API cu_result cuCtxCreate_v4(struct cu_context **c, void *params, unsigned f,
     return cuCtxCreate_v2(c, f, d);
 }
 CU_API cu_result cuCtxDestroy_v2(struct cu_context *c) {
-    if (!c || c->primary)
+    if (!cu_handle_drop(c, CU_CONTEXT)) /* the primary one is none of these */
         return CUE_ERROR_INVALID_CONTEXT;
     if (cu_current() == c)
         depth--;
@@ -266,6 +267,8 @@ CU_API cu_result cuCtxPopCurrent(struct cu_context **c) {
     return cuCtxPopCurrent_v2(c);
 }
 CU_API cu_result cuCtxSetCurrent(struct cu_context *c) {
+    if (c && c != &cu_world.primary && !cu_handle_is(c, CU_CONTEXT))
+        return CUE_ERROR_INVALID_CONTEXT;
     if (depth)
         depth--;
     return c ? ctx_push(c) : CUE_SUCCESS;
@@ -416,8 +419,10 @@ static cu_result unload_image(struct cu_image *i) {
 }
 
 static cu_result find_kernel(struct cu_kernel **k, struct cu_image *i, const char *name) {
-    if (!k || !i || !name)
+    if (!k || !name)
         return CUE_ERROR_INVALID_VALUE;
+    if (!cu_image_is(i))
+        return CUE_ERROR_INVALID_HANDLE;
     for (uint32_t n = 0; n < i->nkernels; n++)
         if (!strcmp(i->kernels[n].fn->name, name)) {
             *k = &i->kernels[n];
@@ -468,15 +473,17 @@ CU_API cu_result cuModuleGetFunction(struct cu_kernel **k, struct cu_image *m, c
     return find_kernel(k, m, name);
 }
 CU_API cu_result cuModuleGetFunctionCount(unsigned *n, struct cu_image *m) {
-    if (!n || !m)
-        return CUE_ERROR_INVALID_VALUE;
+    if (!n || !cu_image_is(m))
+        return n ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *n = m->nkernels;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuModuleGetGlobal_v2(cu_ptr *p, size_t *bytes, struct cu_image *m,
                                       const char *name) {
-    if (!m || !name)
+    if (!name)
         return CUE_ERROR_INVALID_VALUE;
+    if (!cu_image_is(m))
+        return CUE_ERROR_INVALID_HANDLE;
     for (uint32_t k = 0; k < m->mod->nglobals; k++)
         if (!strcmp(m->mod->globals[k].name, name)) {
             if (p)
@@ -502,6 +509,8 @@ CU_API cu_result cuLibraryGetKernel(struct cu_kernel **k, struct cu_image *l, co
     return find_kernel(k, l, name);
 }
 CU_API cu_result cuLibraryGetModule(struct cu_image **m, struct cu_image *l) {
+    if (!m || !cu_image_is(l))
+        return m ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *m = l;
     return CUE_SUCCESS;
 }
@@ -513,22 +522,26 @@ CU_API cu_result cuLibraryGetKernelCount(unsigned *n, struct cu_image *l) {
     return cuModuleGetFunctionCount(n, l);
 }
 CU_API cu_result cuKernelGetFunction(struct cu_kernel **f, struct cu_kernel *k) {
-    if (!f || !k)
-        return CUE_ERROR_INVALID_VALUE;
+    if (!f || !cu_kernel_is(k))
+        return f ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *f = k;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuKernelGetLibrary(struct cu_image **l, struct cu_kernel *k) {
+    if (!l || !cu_kernel_is(k))
+        return l ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *l = k->image;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuFuncGetModule(struct cu_image **m, struct cu_kernel *k) {
+    if (!m || !cu_kernel_is(k))
+        return m ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *m = k->image;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuFuncGetName(const char **name, struct cu_kernel *k) {
-    if (!name || !k)
-        return CUE_ERROR_INVALID_VALUE;
+    if (!name || !cu_kernel_is(k))
+        return name ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *name = k->fn->name;
     return CUE_SUCCESS;
 }
@@ -536,7 +549,9 @@ CU_API cu_result cuKernelGetName(const char **name, struct cu_kernel *k) {
     return cuFuncGetName(name, k);
 }
 CU_API cu_result cuFuncGetParamInfo(struct cu_kernel *k, size_t n, size_t *off, size_t *bytes) {
-    if (!k || n >= k->fn->nparams)
+    if (!cu_kernel_is(k))
+        return CUE_ERROR_INVALID_HANDLE;
+    if (n >= k->fn->nparams)
         return CUE_ERROR_INVALID_VALUE;
     if (off)
         *off = k->fn->params[n].off;

@@ -39,9 +39,13 @@
     X(ERROR_NOT_PERMITTED, 800, "operation not permitted")                                         \
     X(ERROR_NOT_SUPPORTED, 801, "operation not supported")                                         \
     X(ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing")   \
+    X(ERROR_STREAM_CAPTURE_INVALIDATED, 901,                                                       \
+      "operation failed due to a previous error in capture")                                       \
     X(ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not initiated in this stream")             \
+    X(ERROR_STREAM_CAPTURE_UNJOINED, 904, "capturing stream has unjoined work")                    \
     X(ERROR_STREAM_CAPTURE_IMPLICIT, 906,                                                          \
       "dependency created on uncaptured work in a capturing stream")                               \
+    X(ERROR_CAPTURED_EVENT, 907, "the event was last recorded in a capturing stream")              \
     X(ERROR_INVALID_CLUSTER_SIZE, 912, "misconfigured cluster size")
 
 enum {
@@ -127,8 +131,10 @@ struct cu_op;
 struct cu_stream {
     struct cu_graph *capture; /* NULL unless capturing */
     bool origin;
-    bool nodes; /* not a capture: nodes are added */
-    bool given; /* captures into a graph of the program's */
+    bool nodes;    /* not a capture: nodes are added */
+    bool given;    /* captures into a graph of the program's */
+    bool unjoined; /* joined a capture; no other stream has waited for its last work */
+    uint64_t work; /* captured operations */
     unsigned flags;
     int priority;
     struct cu_graph *queue; /* cuda_wait.c: what a waiting stream has still to do */
@@ -138,7 +144,11 @@ struct cu_event {
     double ms;
     bool recorded;
     bool pending; /* recorded in a stream that waits */
+    unsigned flags;
     struct cu_graph *capture;
+    struct cu_stream *from; /* capture: where it was recorded, after how much work */
+    uint64_t work;
+    bool was_captured; /* in a capture that has ended */
 };
 struct cu_context {
     int references;
@@ -213,8 +223,20 @@ struct cu_graph {
     size_t nedges;
     struct cu_condition *conditions; /* cuda_graph_cond.c */
     size_t nconditions;
+    bool invalid;           /* a capture that went wrong */
     struct cu_op *captured; /* what the next captured operation comes after */
 };
+/* cuda_handles.c */
+enum cu_handle { CU_STREAM = 1, CU_EVENT, CU_GRAPH, CU_CONTEXT, CU_POOL };
+void cu_handle_add(const void *p, enum cu_handle kind);
+bool cu_handle_is(const void *p, enum cu_handle kind);
+bool cu_handle_drop(const void *p, enum cu_handle kind); /* false: there was none */
+bool cu_image_is(const struct cu_image *m);
+bool cu_kernel_is(const struct cu_kernel *k);
+struct cu_stream *cu_adding(void);
+bool cu_stream_is(const struct cu_stream *s);
+cu_result cu_stream_takes(const struct cu_stream *s); /* may work be given to it? */
+cu_result cu_capture_ends(const struct cu_stream *origin, const struct cu_graph *g);
 /* Runs or records; frees nothing of the caller's. */
 cu_result cu_submit(struct cu_stream *s, const struct cu_op *op);
 cu_result cu_run_op(const struct cu_op *op);

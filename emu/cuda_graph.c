@@ -17,13 +17,16 @@ CU_API cu_result cuGraphCreate(struct cu_graph **g, unsigned flags) {
     if (!g || flags)
         return CUE_ERROR_INVALID_VALUE;
     *g = calloc(1, sizeof **g);
+    if (*g)
+        cu_handle_add(*g, CU_GRAPH);
     return *g ? CUE_SUCCESS : CUE_ERROR_OUT_OF_MEMORY;
 }
 CU_API cu_result cuStreamBeginCapture_v2(struct cu_stream *s, int mode) {
-    (void)mode;
     if (!real(s))
         return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the legacy stream cannot be captured */
-    if (s->capture)
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
+    if (s->capture || mode < 0 || mode > 2)
         return CUE_ERROR_INVALID_VALUE;
     s->origin = true;
     return cuGraphCreate(&s->capture, 0);
@@ -31,25 +34,37 @@ CU_API cu_result cuStreamBeginCapture_v2(struct cu_stream *s, int mode) {
 CU_API cu_result cuStreamBeginCapture(struct cu_stream *s) {
     return cuStreamBeginCapture_v2(s, 0);
 }
+cu_result cuGraphDestroy(struct cu_graph *g);
 CU_API cu_result cuStreamEndCapture(struct cu_stream *s, struct cu_graph **g) {
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
     if (!real(s) || !s->capture || (!g && !s->given))
         return CUE_ERROR_INVALID_VALUE;
     if (!s->origin)
         return CUE_ERROR_STREAM_CAPTURE_UNMATCHED;
+    struct cu_graph *made = s->capture;
+    const bool given = s->given;
+    cu_result r = cu_capture_ends(s, made);
+    r = made->invalid ? CUE_ERROR_STREAM_CAPTURE_INVALIDATED : r;
+    made->invalid = false;
+    if (r && !given)
+        cuGraphDestroy(made);
     if (g)
-        *g = s->capture;
-    s->capture = NULL;
-    s->origin = s->given = false;
-    return CUE_SUCCESS;
+        *g = r ? NULL : made;
+    return r;
 }
 CU_API cu_result cuStreamIsCapturing(struct cu_stream *s, int *state) {
     if (!state)
         return CUE_ERROR_INVALID_VALUE;
-    *state = real(s) && s->capture ? 1 : 0;
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
+    *state = !real(s) || !s->capture ? 0 : s->capture->invalid ? 2 : 1;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuStreamGetCaptureInfo_v2(struct cu_stream *s, int *state, uint64_t *id,
                                            struct cu_graph **g, const void **deps, size_t *ndeps) {
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
     bool on = real(s) && s->capture;
     if (state)
         *state = on;
@@ -75,16 +90,18 @@ CU_API cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
     return CUE_SUCCESS;
 }
 CU_API cu_result cuGraphDestroy(struct cu_graph *g) {
-    if (g)
-        cu_graph_free(g);
-    return g ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+    if (!cu_handle_drop(g, CU_GRAPH))
+        return CUE_ERROR_INVALID_VALUE;
+    cu_graph_free(g);
+    return CUE_SUCCESS;
 }
 CU_API cu_result cuGraphInstantiateWithFlags(struct cu_graph **exec, struct cu_graph *g,
                                              unsigned long long flags) {
     (void)flags;
-    if (!exec || !g)
+    if (!exec || !cu_handle_is(g, CU_GRAPH))
         return CUE_ERROR_INVALID_VALUE;
     *exec = cu_graph_copy(g);
+    cu_handle_add(*exec, CU_GRAPH);
     return CUE_SUCCESS;
 }
 CU_API cu_result cuGraphInstantiate(struct cu_graph **exec, struct cu_graph *g,
@@ -127,10 +144,11 @@ cu_result cu_run_graph(const struct cu_graph *g) {
     return submit_all(NULL, g);
 }
 CU_API cu_result cuGraphLaunch(struct cu_graph *g, struct cu_stream *s) {
-    if (!g)
+    if (!cu_handle_is(g, CU_GRAPH))
         return CUE_ERROR_INVALID_VALUE;
     cu_lock();
     cu_result r = cu_ready();
+    r = r ? r : cu_stream_takes(s);
     if (!r && real(s) && s->capture)
         cu_conditions_join(s->capture, g);
     else if (!r)
@@ -142,7 +160,7 @@ CU_API cu_result cuGraphLaunch(struct cu_graph *g, struct cu_stream *s) {
 CU_API cu_result cuGraphExecUpdate_v2(struct cu_graph *exec, struct cu_graph *g, void *info) {
     (void)info;
     struct cu_graph *fresh;
-    if (!exec || !g || exec->count != g->count)
+    if (!cu_handle_is(exec, CU_GRAPH) || !cu_handle_is(g, CU_GRAPH) || exec->count != g->count)
         return 910;
     cu_result r = cuGraphInstantiateWithFlags(&fresh, g, 0);
     if (r)
@@ -196,8 +214,10 @@ struct host_node {
 };
 
 /* A stream that gives what it is asked to g, as a capturing one does. */
-static struct cu_stream into(struct cu_graph *g) {
-    return (struct cu_stream){.capture = g, .nodes = true};
+static struct cu_stream *into(struct cu_graph *g) {
+    struct cu_stream *s = cu_adding();
+    *s = (struct cu_stream){.capture = g, .nodes = true};
+    return s;
 }
 static cu_result added(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps, size_t n,
                        cu_result r) {
@@ -210,9 +230,9 @@ static cu_result added(struct cu_op **node, struct cu_graph *g, struct cu_op *co
 }
 static cu_result add_op(struct cu_op **node, struct cu_graph *g, struct cu_op *const *deps,
                         size_t n, const struct cu_op *op) {
-    struct cu_stream s = into(g);
+    struct cu_stream *s = into(g);
     cu_lock();
-    cu_result r = cu_submit(&s, op);
+    cu_result r = cu_submit(s, op);
     cu_unlock();
     return added(node, g, deps, n, r);
 }
@@ -221,11 +241,11 @@ cu_result cuLaunchKernelEx(const struct cu_config *c, struct cu_kernel *k, void 
                            void **extra);
 static cu_result add_kernel(struct cu_graph *g, const struct kernel_node *n,
                             struct cu_kernel *kernel) {
-    struct cu_stream s = into(g);
+    struct cu_stream *s = into(g);
     const struct cu_config c = {.grid = {n->grid[0], n->grid[1], n->grid[2]},
                                 .block = {n->block[0], n->block[1], n->block[2]},
                                 .smem = n->smem,
-                                .stream = &s};
+                                .stream = s};
     return cuLaunchKernelEx(&c, n->fn ? n->fn : kernel, n->params, n->extra);
 }
 CU_API cu_result cuGraphAddKernelNode(struct cu_op **node, struct cu_graph *g,
@@ -248,8 +268,8 @@ CU_API cu_result cuGraphAddMemcpyNode(struct cu_op **node, struct cu_graph *g,
         return CUE_ERROR_INVALID_VALUE;
     if (what->depth > 1)
         return CUE_ERROR_NOT_SUPPORTED; /* it would be several nodes */
-    struct cu_stream s = into(g);
-    return added(node, g, deps, n, cuMemcpy3DAsync_v2(what, &s));
+    struct cu_stream *s = into(g);
+    return added(node, g, deps, n, cuMemcpy3DAsync_v2(what, s));
 }
 CU_API cu_result cuGraphAddMemsetNode(struct cu_op **node, struct cu_graph *g,
                                       struct cu_op *const *deps, size_t n,
@@ -283,11 +303,11 @@ static const struct cu_op nothing = {.kind = CUOP_HOST};
 CU_API cu_result cuGraphAddChildGraphNode(struct cu_op **node, struct cu_graph *g,
                                           struct cu_op *const *deps, size_t n,
                                           struct cu_graph *child) {
-    struct cu_stream s = into(g);
+    struct cu_stream *s = into(g);
     if (!g || !child)
         return CUE_ERROR_INVALID_VALUE;
     struct cu_op *last = g->last;
-    cu_result r = child->first ? cuGraphLaunch(child, &s) : add_op(NULL, g, NULL, 0, &nothing);
+    cu_result r = child->first ? cuGraphLaunch(child, s) : add_op(NULL, g, NULL, 0, &nothing);
     struct cu_op *first = last ? last->next : g->first;
     for (struct cu_op *o = first; o && o->next && !r; o = o->next)
         r = cu_graph_edge(g, o, o->next);

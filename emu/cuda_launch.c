@@ -21,25 +21,35 @@ static cu_result check_range(uint64_t p, size_t n) {
     uint64_t base, bytes;
     if (!emu_range(cu_world.emu, p, &base, &bytes))
         return CUE_SUCCESS; /* host memory of the program */
-    return p - base + n <= bytes ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+    return n <= bytes && p - base <= bytes - n ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+}
+
+/* All rows: a later one that lies outside would not be told from host memory. */
+static cu_result check_rows(uint64_t p, size_t pitch, size_t width, size_t height) {
+    size_t n;
+    if (!height || __builtin_mul_overflow(height - 1, pitch, &n) ||
+        __builtin_add_overflow(n, width, &n))
+        return height ? CUE_ERROR_INVALID_VALUE : CUE_SUCCESS;
+    return check_range(p, n);
 }
 
 static cu_result run_copy(const struct cu_op *op) {
     cu_result r = cu_drain();
+    r = r ? r : check_rows(op->dst, op->dst_pitch, op->width, op->height);
+    r = r ? r : check_rows(op->src, op->src_pitch, op->width, op->height);
     for (size_t y = 0; y < op->height && !r; y++) {
         uint64_t d = op->dst + y * op->dst_pitch, s = op->src + y * op->src_pitch;
-        r = check_range(d, op->width);
-        if (!r)
-            r = check_range(s, op->width);
-        if (!r) {
-            memmove((void *)(uintptr_t)d, (const void *)(uintptr_t)s, op->width);
-            emu_host_write(cu_world.emu, d, op->width);
-        }
+        memmove((void *)(uintptr_t)d, (const void *)(uintptr_t)s, op->width);
+        emu_host_write(cu_world.emu, d, op->width);
     }
     return r;
 }
 static cu_result run_set(const struct cu_op *op) {
+    size_t row;
     cu_result r = cu_drain();
+    if (!r && __builtin_mul_overflow(op->width, op->element, &row))
+        r = CUE_ERROR_INVALID_VALUE;
+    r = r ? r : check_rows(op->dst, op->dst_pitch, row, op->height);
     for (size_t y = 0; y < op->height && !r; y++) {
         uint8_t *d = (uint8_t *)(uintptr_t)(op->dst + y * op->dst_pitch);
         r = check_range((uint64_t)(uintptr_t)d, op->width * op->element);
@@ -145,6 +155,8 @@ cu_result cu_submit(struct cu_stream *s, const struct cu_op *op) {
         struct cu_op *o = cu_graph_add(g, op);
         if (s->nodes)
             return CUE_SUCCESS;
+        s->work++;
+        s->unjoined = !s->origin;
         cu_result r = g->captured ? cu_graph_edge(g, g->captured, o) : CUE_SUCCESS;
         g->captured = o;
         return r;
@@ -210,8 +222,13 @@ static cu_result launch(const struct cu_config *c, struct cu_kernel *k, void **p
     cu_result r = cu_ready();
     if (r)
         return r;
-    if (!k || !c)
+    if (!c || (c->nattrs && !c->attrs))
+        return CUE_ERROR_INVALID_VALUE;
+    if (!cu_kernel_is(k))
         return CUE_ERROR_INVALID_HANDLE;
+    r = c->block[2] > 64 ? CUE_ERROR_INVALID_VALUE : cu_stream_takes(c->stream);
+    if (r)
+        return r;
     unsigned char *packed = calloc(1, k->fn->param_bytes + 16u);
     struct emu_launch l = {
         .fn = k->fn, .dyn_smem = c->smem, .params = packed, .param_bytes = k->fn->param_bytes};
@@ -265,6 +282,7 @@ CU_API cu_result cuLaunchHostFunc(struct cu_stream *s, void (*fn)(void *), void 
         return CUE_ERROR_INVALID_VALUE;
     cu_lock();
     cu_result r = cu_ready();
+    r = r ? r : cu_stream_takes(s);
     if (!r)
         r = cu_submit(s, &(struct cu_op){.kind = CUOP_HOST, .host = fn, .data = data});
     cu_unlock();
@@ -278,7 +296,7 @@ static bool real(const struct cu_stream *s) {
 } /* 0, 1, 2: default streams */
 
 CU_API cu_result cuStreamCreateWithPriority(struct cu_stream **s, unsigned flags, int priority) {
-    if (!s)
+    if (!s || flags > 1)
         return CUE_ERROR_INVALID_VALUE;
     cu_result r = cu_ready();
     if (r)
@@ -286,6 +304,7 @@ CU_API cu_result cuStreamCreateWithPriority(struct cu_stream **s, unsigned flags
     *s = calloc(1, sizeof **s);
     if (!*s)
         return CUE_ERROR_OUT_OF_MEMORY;
+    cu_handle_add(*s, CU_STREAM);
     (*s)->flags = flags;
     (*s)->priority = priority;
     return CUE_SUCCESS;
@@ -294,8 +313,12 @@ CU_API cu_result cuStreamCreate(struct cu_stream **s, unsigned flags) {
     return cuStreamCreateWithPriority(s, flags, 0);
 }
 CU_API cu_result cuStreamSynchronize(struct cu_stream *s) {
-    if (real(s) && s->capture)
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
+    if (real(s) && s->capture) {
+        s->capture->invalid = true;
         return CUE_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     cu_lock();
     cu_result r = cu_ready();
     r = r ? r : cu_drain();
@@ -306,6 +329,8 @@ CU_API cu_result cuStreamSynchronize(struct cu_stream *s) {
     return r;
 }
 CU_API cu_result cuStreamQuery(struct cu_stream *s) {
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
     cu_lock();
     cu_result r = cu_ready();
     r = r ? r : cu_streams_go();
@@ -313,8 +338,15 @@ CU_API cu_result cuStreamQuery(struct cu_stream *s) {
     return r || !cu_stream_waits(s) ? (r ? r : cuStreamSynchronize(s)) : CUE_ERROR_NOT_READY;
 }
 CU_API cu_result cuStreamDestroy_v2(struct cu_stream *s) {
-    if (!real(s))
+    if (!real(s) || !cu_stream_is(s))
         return CUE_ERROR_INVALID_HANDLE;
+    if (s->capture && s->origin) {
+        struct cu_graph *g = s->capture;
+        cu_capture_ends(s, g);
+        if (cu_handle_drop(g, CU_GRAPH))
+            cu_graph_free(g);
+    }
+    cu_handle_drop(s, CU_STREAM);
     cu_lock();
     if (cu_world.emu && !cu_world.failed && !cu_drain())
         cu_streams_go();
@@ -334,10 +366,14 @@ CU_API cu_result cuStreamGetCtx(struct cu_stream *s, struct cu_context **c) {
     return *c ? CUE_SUCCESS : CUE_ERROR_INVALID_CONTEXT;
 }
 CU_API cu_result cuStreamGetFlags(struct cu_stream *s, unsigned *flags) {
+    if (!flags || !cu_stream_is(s))
+        return flags ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *flags = real(s) ? s->flags : 0;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuStreamGetPriority(struct cu_stream *s, int *p) {
+    if (!p || !cu_stream_is(s))
+        return p ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *p = real(s) ? s->priority : 0;
     return CUE_SUCCESS;
 }
@@ -346,12 +382,23 @@ CU_API cu_result cuStreamGetDevice(struct cu_stream *s, cu_device *d) {
     *d = 0;
     return CUE_SUCCESS;
 }
+/* The stream joins the event's capture; what the event's stream had done by then is waited for. */
+static void join_capture(struct cu_stream *s, const struct cu_event *e) {
+    struct cu_stream *from = cu_handle_is(e->from, CU_STREAM) ? e->from : NULL;
+    if (!s->capture)
+        s->capture = e->capture;
+    s->unjoined = !s->origin;
+    if (from && from != s && from->capture == s->capture && from->work == e->work)
+        from->unjoined = false;
+}
 CU_API cu_result cuStreamWaitEvent(struct cu_stream *s, struct cu_event *e, unsigned flags) {
     (void)flags;
-    if (!e)
+    if (!cu_handle_is(e, CU_EVENT) || !cu_stream_is(s))
         return CUE_ERROR_INVALID_HANDLE;
-    if (e->capture && real(s) && !s->capture)
-        s->capture = e->capture; /* the stream joins the capture */
+    if (e->was_captured)
+        return CUE_ERROR_CAPTURED_EVENT;
+    if (e->capture && real(s))
+        join_capture(s, e);
     if (!e->pending)
         return CUE_SUCCESS;
     cu_lock();
@@ -370,19 +417,30 @@ CU_API cu_result cuStreamAddCallback(struct cu_stream *s,
 
 /* --- Events --- */
 
+enum { EVENT_NO_TIMING = 2, EVENT_INTERPROCESS = 4 }; /* the latter wants the former, too */
+
 CU_API cu_result cuEventCreate(struct cu_event **e, unsigned flags) {
-    (void)flags;
     cu_result r = cu_ready();
-    if (r || !e)
+    if (r || !e || flags > 7 || (flags & 6) == EVENT_INTERPROCESS)
         return r ? r : CUE_ERROR_INVALID_VALUE;
     *e = calloc(1, sizeof **e);
-    return *e ? CUE_SUCCESS : CUE_ERROR_OUT_OF_MEMORY;
+    if (!*e)
+        return CUE_ERROR_OUT_OF_MEMORY;
+    (*e)->flags = flags;
+    cu_handle_add(*e, CU_EVENT);
+    return CUE_SUCCESS;
 }
 CU_API cu_result cuEventRecord(struct cu_event *e, struct cu_stream *s) {
-    if (!e)
+    if (!cu_handle_is(e, CU_EVENT))
         return CUE_ERROR_INVALID_HANDLE;
+    cu_result takes = cu_stream_takes(s);
+    if (takes)
+        return takes;
+    e->was_captured = false;
     if (real(s) && s->capture) {
         e->capture = s->capture;
+        e->from = s;
+        e->work = s->work;
         return CUE_SUCCESS;
     }
     e->capture = NULL;
@@ -398,8 +456,12 @@ CU_API cu_result cuEventRecordWithFlags(struct cu_event *e, struct cu_stream *s,
     return cuEventRecord(e, s);
 }
 CU_API cu_result cuEventQuery(struct cu_event *e) {
-    if (!e)
+    if (!cu_handle_is(e, CU_EVENT))
         return CUE_ERROR_INVALID_HANDLE;
+    if (e->capture)
+        e->capture->invalid = true;
+    if (e->capture || e->was_captured)
+        return CUE_ERROR_CAPTURED_EVENT;
     cu_lock();
     cu_result r = cu_ready();
     r = r ? r : cu_drain();
@@ -412,7 +474,10 @@ CU_API cu_result cuEventSynchronize(struct cu_event *e) {
     return r == CUE_ERROR_NOT_READY ? cu_stream_stuck("cuEventSynchronize") : r;
 }
 CU_API cu_result cuEventElapsedTime(float *ms, struct cu_event *a, struct cu_event *b) {
-    if (!ms || !a || !b || !a->recorded || !b->recorded)
+    if (!ms)
+        return CUE_ERROR_INVALID_VALUE;
+    if (!cu_handle_is(a, CU_EVENT) || !cu_handle_is(b, CU_EVENT) || !a->recorded || !b->recorded ||
+        (a->flags | b->flags) & EVENT_NO_TIMING)
         return CUE_ERROR_INVALID_HANDLE;
     *ms = (float)(b->ms - a->ms);
     return CUE_SUCCESS;
@@ -421,7 +486,9 @@ CU_API cu_result cuEventElapsedTime_v2(float *ms, struct cu_event *a, struct cu_
     return cuEventElapsedTime(ms, a, b);
 }
 CU_API cu_result cuEventDestroy_v2(struct cu_event *e) {
-    if (e && !e->pending)
+    if (!cu_handle_drop(e, CU_EVENT))
+        return CUE_ERROR_INVALID_HANDLE;
+    if (!e->pending)
         free(e);
     return CUE_SUCCESS;
 }

@@ -53,6 +53,8 @@ CU_API cu_result cuMemFree(cu_ptr p) {
 }
 /* What a graph frees stays, since the graph may be launched again: freed with the context. */
 CU_API cu_result cuMemFreeAsync(cu_ptr p, struct cu_stream *s) {
+    if (!cu_stream_is(s))
+        return CUE_ERROR_INVALID_HANDLE;
     return (uintptr_t)s > 2 && s->capture ? CUE_SUCCESS : cuMemFree_v2(p);
 }
 CU_API cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
@@ -153,6 +155,7 @@ CU_API cu_result cuMemHostUnregister(void *p) {
 static cu_result submit(struct cu_stream *s, const struct cu_op *op, bool wait) {
     cu_lock();
     cu_result r = cu_ready();
+    r = r ? r : cu_stream_takes(s);
     if (!r)
         r = cu_submit(s, op);
     if (!r && wait && !(s && s->capture))
@@ -176,11 +179,19 @@ static cu_result copy(uint64_t dst, uint64_t src, size_t n, struct cu_stream *s,
                   wait);
 }
 #define ADDR(p) ((uint64_t)(uintptr_t)(p))
+/* As cuMemcpy, but one side is said to be the device's. */
+static cu_result one_sided(uint64_t dst, uint64_t src, cu_ptr device, size_t n, struct cu_stream *s,
+                           bool wait) {
+    uint64_t base, bytes;
+    if (n && cu_world.emu && !emu_range(cu_world.emu, device, &base, &bytes))
+        return CUE_ERROR_INVALID_VALUE;
+    return copy(dst, src, n, s, wait);
+}
 CU_API cu_result cuMemcpyHtoD_v2(cu_ptr d, const void *h, size_t n) {
-    return copy(d, ADDR(h), n, NULL, true);
+    return one_sided(d, ADDR(h), d, n, NULL, true);
 }
 CU_API cu_result cuMemcpyDtoH_v2(void *h, cu_ptr d, size_t n) {
-    return copy(ADDR(h), d, n, NULL, true);
+    return one_sided(ADDR(h), d, d, n, NULL, true);
 }
 CU_API cu_result cuMemcpyDtoD_v2(cu_ptr d, cu_ptr s, size_t n) {
     return copy(d, s, n, NULL, true);
@@ -189,10 +200,10 @@ CU_API cu_result cuMemcpy(cu_ptr d, cu_ptr s, size_t n) {
     return copy(d, s, n, NULL, true);
 }
 CU_API cu_result cuMemcpyHtoDAsync_v2(cu_ptr d, const void *h, size_t n, struct cu_stream *s) {
-    return copy(d, ADDR(h), n, s, false);
+    return one_sided(d, ADDR(h), d, n, s, false);
 }
 CU_API cu_result cuMemcpyDtoHAsync_v2(void *h, cu_ptr d, size_t n, struct cu_stream *s) {
-    return copy(ADDR(h), d, n, s, false);
+    return one_sided(ADDR(h), d, d, n, s, false);
 }
 CU_API cu_result cuMemcpyDtoDAsync_v2(cu_ptr d, cu_ptr f, size_t n, struct cu_stream *s) {
     return copy(d, f, n, s, false);
@@ -201,9 +212,14 @@ CU_API cu_result cuMemcpyAsync(cu_ptr d, cu_ptr f, size_t n, struct cu_stream *s
     return copy(d, f, n, s, false);
 }
 
+/* of CUmemorytype: host, device, unified; arrays are not supported */
+static bool memory_type(unsigned t) {
+    return t == 1 || t == 2 || t == 4;
+}
 static cu_result copy_2d(const struct cu_memcpy2d *c, struct cu_stream *s, bool wait) {
-    if (!c || c->src_type == 3 || c->dst_type == 3)
-        return CUE_ERROR_INVALID_VALUE; /* arrays are not supported */
+    if (!c || !memory_type(c->src_type) || !memory_type(c->dst_type) ||
+        (c->src_pitch && c->src_pitch < c->width) || (c->dst_pitch && c->dst_pitch < c->width))
+        return CUE_ERROR_INVALID_VALUE;
     uint64_t src = c->src_type == 1 ? ADDR(c->src_host) : c->src_device;
     uint64_t dst = c->dst_type == 1 ? ADDR(c->dst_host) : c->dst_device;
     if (!c->width || !c->height)

@@ -16,6 +16,10 @@ struct cu_pool {
 };
 static struct cu_pool the_pool; /* the device's */
 
+static bool pool_is(const struct cu_pool *p) {
+    return p == &the_pool || cu_handle_is(p, CU_POOL);
+}
+
 /* --- Pools --- */
 
 CU_API cu_result cuDeviceGetDefaultMemPool(struct cu_pool **p, cu_device d) {
@@ -32,7 +36,7 @@ CU_API cu_result cuDeviceGetMemPool(struct cu_pool **p, cu_device d) {
     return r;
 }
 CU_API cu_result cuDeviceSetMemPool(cu_device d, struct cu_pool *p) {
-    if (!p || d)
+    if (!pool_is(p) || d)
         return d ? CUE_ERROR_INVALID_DEVICE : CUE_ERROR_INVALID_VALUE;
     current = p;
     return CUE_SUCCESS;
@@ -41,10 +45,12 @@ CU_API cu_result cuMemPoolCreate(struct cu_pool **p, const void *properties) {
     if (!p || !properties)
         return CUE_ERROR_INVALID_VALUE;
     *p = calloc(1, sizeof **p);
+    if (*p)
+        cu_handle_add(*p, CU_POOL);
     return *p ? CUE_SUCCESS : CUE_ERROR_OUT_OF_MEMORY;
 }
 CU_API cu_result cuMemPoolDestroy(struct cu_pool *p) {
-    if (!p || p == &the_pool)
+    if (!cu_handle_drop(p, CU_POOL))
         return CUE_ERROR_INVALID_VALUE;
     if (current == p)
         current = &the_pool;
@@ -53,14 +59,14 @@ CU_API cu_result cuMemPoolDestroy(struct cu_pool *p) {
 }
 CU_API cu_result cuMemPoolTrimTo(struct cu_pool *p, size_t bytes) {
     (void)bytes;
-    return p ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+    return pool_is(p) ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
 }
 CU_API cu_result cuMemPoolSetAccess(struct cu_pool *p, const void *access, size_t n) {
     (void)n;
-    return p && access ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
+    return pool_is(p) && access ? CUE_SUCCESS : CUE_ERROR_INVALID_VALUE;
 }
 CU_API cu_result cuMemPoolGetAccess(int *flags, struct cu_pool *p, const void *where) {
-    if (!flags || !p || !where)
+    if (!flags || !pool_is(p) || !where)
         return CUE_ERROR_INVALID_VALUE;
     *flags = 3; /* read and write */
     return CUE_SUCCESS;
@@ -70,13 +76,13 @@ static size_t attribute_bytes(int what) {
     return what <= 3 ? sizeof(int) : sizeof(uint64_t);
 }
 CU_API cu_result cuMemPoolSetAttribute(struct cu_pool *p, int what, const void *v) {
-    if (!p || !v || what < 1 || what >= POOL_ATTRIBUTES)
+    if (!pool_is(p) || !v || what < 1 || what >= POOL_ATTRIBUTES)
         return CUE_ERROR_INVALID_VALUE;
     memcpy(&p->attribute[what], v, attribute_bytes(what));
     return CUE_SUCCESS;
 }
 CU_API cu_result cuMemPoolGetAttribute(struct cu_pool *p, int what, void *v) {
-    if (!p || !v || what < 1 || what >= POOL_ATTRIBUTES)
+    if (!pool_is(p) || !v || what < 1 || what >= POOL_ATTRIBUTES)
         return CUE_ERROR_INVALID_VALUE;
     memcpy(v, &p->attribute[what], attribute_bytes(what));
     return CUE_SUCCESS;
@@ -84,7 +90,7 @@ CU_API cu_result cuMemPoolGetAttribute(struct cu_pool *p, int what, void *v) {
 cu_result cuMemAllocAsync(cu_ptr *p, size_t bytes, struct cu_stream *s);
 CU_API cu_result cuMemAllocFromPoolAsync(cu_ptr *p, size_t bytes, struct cu_pool *pool,
                                          struct cu_stream *s) {
-    return pool ? cuMemAllocAsync(p, bytes, s) : CUE_ERROR_INVALID_VALUE;
+    return pool_is(pool) ? cuMemAllocAsync(p, bytes, s) : CUE_ERROR_INVALID_VALUE;
 }
 
 /* --- Virtual memory --- */
@@ -104,6 +110,12 @@ static struct cu_physical **physical_at(uint64_t address) {
     while (*p && (!(*p)->at || address < (*p)->at || address - (*p)->at >= (*p)->bytes))
         p = &(*p)->next;
     return p;
+}
+static bool physical_is(const struct cu_physical *h) { /* one that the program still has */
+    const struct cu_physical *p = physicals;
+    while (p && p != h)
+        p = p->next;
+    return p && !p->released;
 }
 static void physical_free(struct cu_physical *h) {
     struct cu_physical **p = &physicals;
@@ -135,7 +147,7 @@ CU_API cu_result cuMemCreate(struct cu_physical **h, size_t bytes, const void *p
     return CUE_SUCCESS;
 }
 CU_API cu_result cuMemRelease(struct cu_physical *h) {
-    if (!h || h->released)
+    if (!physical_is(h))
         return CUE_ERROR_INVALID_VALUE;
     cu_lock();
     h->released = true;
@@ -164,7 +176,7 @@ CU_API cu_result cuMemAddressFree(cu_ptr p, size_t bytes) {
 }
 CU_API cu_result cuMemMap(cu_ptr p, size_t bytes, size_t offset, struct cu_physical *h,
                           unsigned long long flags) {
-    if (!p || !h || h->released || offset || flags || bytes != h->bytes || p % GRANULARITY)
+    if (!p || !physical_is(h) || offset || flags || bytes != h->bytes || p % GRANULARITY)
         return CUE_ERROR_INVALID_VALUE;
     if (h->at) {
         fprintf(stderr, "emu: cuMemMap: memory at two addresses at once is not modelled\n");

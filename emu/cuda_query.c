@@ -44,13 +44,13 @@ CU_API cu_result cuDeviceGetName(char *name, int n, cu_device d) {
     return CUE_SUCCESS;
 }
 CU_API cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device d) {
-    cu_result r = device(d);
+    cu_result r = bytes ? device(d) : CUE_ERROR_INVALID_VALUE;
     if (!r)
         *bytes = (size_t)80 << 30;
     return r;
 }
 CU_API cu_result cuDeviceGetUuid_v2(struct cu_uuid *u, cu_device d) {
-    cu_result r = device(d);
+    cu_result r = u ? device(d) : CUE_ERROR_INVALID_VALUE;
     if (!r)
         memcpy(u->bytes, "ptx-emulator-dev", 16);
     return r;
@@ -59,7 +59,7 @@ CU_API cu_result cuDeviceGetUuid(struct cu_uuid *u, cu_device d) {
     return cuDeviceGetUuid_v2(u, d);
 }
 CU_API cu_result cuDeviceGetPCIBusId(char *s, int n, cu_device d) {
-    cu_result r = device(d);
+    cu_result r = s && n > 0 ? device(d) : CUE_ERROR_INVALID_VALUE;
     if (!r)
         snprintf(s, (size_t)n, "0000:00:00.0");
     return r;
@@ -225,8 +225,10 @@ CU_API cu_result cuDeviceGetAttribute(int *v, int what, cu_device d) {
 /* --- Functions --- */
 
 static cu_result function_get(int *v, int what, struct cu_kernel *k) {
-    if (!v || !k)
+    if (!v || what < 0 || what > 15)
         return CUE_ERROR_INVALID_VALUE;
+    if (!cu_kernel_is(k))
+        return CUE_ERROR_INVALID_HANDLE;
     const struct function *f = k->fn;
     switch (what) {
     case 0: {
@@ -279,7 +281,7 @@ static cu_result function_get(int *v, int what, struct cu_kernel *k) {
     return CUE_SUCCESS;
 }
 static cu_result function_set(struct cu_kernel *k, int what, int v) {
-    if (!k)
+    if (!cu_kernel_is(k))
         return CUE_ERROR_INVALID_HANDLE;
     if (what == 8) {
         if (v < 0 || (uint32_t)v + k->fn->static_smem > emu_part(cu_world.emu)->smem_per_cta)
@@ -308,20 +310,22 @@ CU_API cu_result cuKernelSetAttribute(int what, int v, struct cu_kernel *k, cu_d
 }
 CU_API cu_result cuFuncSetCacheConfig(struct cu_kernel *k, int c) {
     (void)c;
-    return k ? CUE_SUCCESS : CUE_ERROR_INVALID_HANDLE;
+    return cu_kernel_is(k) ? CUE_SUCCESS : CUE_ERROR_INVALID_HANDLE;
 }
 CU_API cu_result cuKernelSetCacheConfig(struct cu_kernel *k, int c, cu_device d) {
     (void)c, (void)d;
-    return k ? CUE_SUCCESS : CUE_ERROR_INVALID_HANDLE;
+    return cu_kernel_is(k) ? CUE_SUCCESS : CUE_ERROR_INVALID_HANDLE;
 }
 CU_API cu_result cuFuncLoad(struct cu_kernel *k) {
-    return k ? CUE_SUCCESS : CUE_ERROR_INVALID_HANDLE;
+    return cu_kernel_is(k) ? CUE_SUCCESS : CUE_ERROR_INVALID_HANDLE;
 }
 
 CU_API cu_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, struct cu_kernel *k,
                                                              int threads, size_t smem) {
-    if (!n || !k || threads <= 0)
+    if (!n || threads <= 0)
         return CUE_ERROR_INVALID_VALUE;
+    if (!cu_kernel_is(k))
+        return CUE_ERROR_INVALID_HANDLE;
     *n = (int)emu_occupancy(cu_world.emu, k->fn, (uint32_t)threads, (uint32_t)smem);
     return CUE_SUCCESS;
 }
@@ -333,8 +337,10 @@ CU_API cu_result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, st
 }
 CU_API cu_result cuOccupancyMaxActiveClusters(int *n, struct cu_kernel *k,
                                               const struct cu_config *c) {
-    if (!n || !k || !c)
+    if (!n || !c || (c->nattrs && !c->attrs))
         return CUE_ERROR_INVALID_VALUE;
+    if (!cu_kernel_is(k))
+        return CUE_ERROR_INVALID_HANDLE;
     uint32_t size = 1;
     for (unsigned a = 0; a < c->nattrs; a++)
         if (c->attrs[a].id == CU_LAUNCH_CLUSTER)
@@ -350,12 +356,16 @@ CU_API cu_result cuOccupancyMaxActiveClusters(int *n, struct cu_kernel *k,
 CU_API cu_result cuOccupancyMaxPotentialClusterSize(int *n, struct cu_kernel *k,
                                                     const struct cu_config *c) {
     (void)c;
+    if (!n || !cu_kernel_is(k))
+        return n ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     *n = k->non_portable ? (int)emu_part(cu_world.emu)->cluster_max : 8;
     return CUE_SUCCESS;
 }
 CU_API cu_result cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, struct cu_kernel *k,
                                                          int blocks, int threads) {
     (void)threads;
+    if (!bytes || !cu_kernel_is(k))
+        return bytes ? CUE_ERROR_INVALID_HANDLE : CUE_ERROR_INVALID_VALUE;
     const struct emu_part *p = emu_part(cu_world.emu);
     size_t n = p->smem_per_sm / (unsigned)(blocks > 0 ? blocks : 1) - 1024;
     *bytes = (n < p->smem_per_cta ? n : p->smem_per_cta) - k->fn->static_smem;

@@ -36,6 +36,7 @@ cu_result cu_value_there(const struct cu_op *op, bool *yes) {
 static cu_result submit(struct cu_stream *s, const struct cu_op *op) {
     cu_lock();
     cu_result r = cu_ready();
+    r = r ? r : cu_stream_takes(s);
     r = r ? r : cu_submit(s, op);
     cu_unlock();
     return r;

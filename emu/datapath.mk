@@ -33,7 +33,7 @@ $(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE -ffp-contract=off -Iemu $< $(EMU_RUN_OBJ) $(LDFLAGS_ALL) $(LIBS) -o $@
 
 # A program of the CUDA runtime, in the place of nvcc's output.
-EMU_CALLS := $(patsubst %,$(BUILD)/tests/emu/%,test_runtime test_driver test_graphs test_dsl)
+EMU_CALLS := $(patsubst %,$(BUILD)/tests/emu/%,test_runtime test_driver test_graphs test_dsl test_handles)
 TESTS += $(EMU_CALLS)
 $(EMU_CALLS): $(BUILD)/tests/emu/%: tests/emu/%.c tests/emu/unit.h | $(BUILD)/libcuda-emu.so
 	@mkdir -p $(@D)
