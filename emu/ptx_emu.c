@@ -6,6 +6,7 @@
 #include "num.h"
 #include "parse.h"
 #include "tensormap.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ static const char usage_text[] =
     "                                                      (innermost first), swizzle\n"
     "                   bytes:00ff...                      a structure, in hexadecimal\n"
     "  --print N[:COUNT]  print the elements of argument N afterwards\n"
-    "  --cluster X,Y,Z    --smem BYTES    --pdl\n"
+    "  --cluster X,Y,Z    --smem BYTES    --pdl      (without: one CTA of 32 threads)\n"
+    "  --smem: dynamic shared memory; --lenient: the checks of emu/emu.h by name\n"
     "  --part NAME        sm_100a (default), sm_103a, sm_90a, sm_80, sm_120a\n"
     "  --seed N  --seeds N  --policy random|bursty|instant|late|starve\n"
     "  --lenient CHECK,...|shipped|all    --unchecked    --conservative    --late-rejoin    "
@@ -84,12 +86,39 @@ static const struct element *element_named(const char *s, size_t n) {
     stop("'%.*s' is no type", (int)n, s);
 }
 
+/* A number and nothing after it but one of `ends`; *end: there. */
+static uint64_t whole(const char *text, const char *ends, char **end) {
+    char *stop_at;
+    const bool digit = *text >= '0' && *text <= '9';
+    errno = 0;
+    const uint64_t v = strtoull(text, &stop_at, 0);
+    if (!digit || errno || (*stop_at && !strchr(ends, *stop_at)))
+        stop("'%s' is no number", text);
+    if (end)
+        *end = stop_at;
+    return v;
+}
+static uint32_t whole32(const char *text) {
+    const uint64_t v = whole(text, "", NULL);
+    if (v > UINT32_MAX)
+        stop("'%s' is too large", text);
+    return (uint32_t)v;
+}
+
 static uint64_t encode(const struct element *t, const char *text) {
-    if (t->kind == EL_FLOAT)
-        return num_from_f64(t->f, strtod(text, NULL), NUM_RN, 0);
-    if (t->kind == EL_F64)
-        return num_bits64(strtod(text, NULL));
-    return *text == '-' ? (uint64_t)strtoll(text, NULL, 0) : strtoull(text, NULL, 0);
+    if (t->kind == EL_INT || t->kind == EL_SIGNED) {
+        const bool below = *text == '-';
+        const uint64_t v = whole(text + below, "", NULL);
+        const uint64_t most = ~0ull >> (64 - 8 * t->bytes);
+        if (v > (below ? most / 2 + 1 : most))
+            stop("'%s' does not fit in %s", text, t->name);
+        return below ? 0 - v : v;
+    }
+    char *end;
+    const double v = strtod(text, &end);
+    if (end == text || *end)
+        stop("'%s' is no number", text);
+    return t->kind == EL_F64 ? num_bits64(v) : num_from_f64(t->f, v, NUM_RN, 0);
 }
 
 static void print_element(const struct element *t, const uint8_t *p) {
@@ -136,8 +165,9 @@ static void fill_buffer(struct arg *a, const char *how) {
         char number[40];
         uint64_t v;
         if (!strcmp(how, "iota")) {
-            snprintf(number, sizeof number, "%" PRIu64, k);
-            v = encode(a->type, number);
+            if (a->type->kind >= EL_FLOAT)
+                snprintf(number, sizeof number, "%" PRIu64, k);
+            v = a->type->kind >= EL_FLOAT ? encode(a->type, number) : k;
         } else if (!strcmp(how, "rand")) {
             state = state * 6364136223846793005ull + 1442695040888963407ull;
             snprintf(number, sizeof number, "%.9g", (double)(int32_t)(state >> 32) * 0x1p-31);
@@ -152,7 +182,7 @@ static void fill_buffer(struct arg *a, const char *how) {
 static void list(const char *s, uint64_t *v, uint32_t *n) {
     *n = 0;
     for (char *end; *n < 5; s = end + 1) {
-        v[(*n)++] = strtoull(s, &end, 0);
+        v[(*n)++] = whole(s, ",:", &end);
         if (*end != ',')
             return;
     }
@@ -223,7 +253,10 @@ static void make_arg(struct emu *e, struct arg *args, struct arg *a) {
         a->bytes = a->type->bytes;
     } else {
         const char *how = strchr(a->text, '=');
-        a->count = strtoull(a->text + n + 1, NULL, 0);
+        char *end;
+        a->count = whole(a->text + n + 1, "]", &end);
+        if (*end != ']' || (end[1] && end + 1 != how))
+            stop("--arg %s: TYPE[COUNT] or TYPE[COUNT]=VALUES is due", a->text);
         v = a->address = a->count ? emu_alloc(e, a->count * a->type->bytes) : 0;
         if (!v)
             stop("--arg %s: no such buffer can be had", a->text);
@@ -250,8 +283,13 @@ static void three(const char *s, uint32_t v[3]) {
     uint64_t w[5];
     uint32_t n;
     list(s, w, &n);
-    for (uint32_t k = 0; k < 3; k++)
+    if (n > 3 || strchr(s, ':'))
+        stop("'%s': at most three numbers", s);
+    for (uint32_t k = 0; k < 3; k++) {
         v[k] = k < n ? (uint32_t)w[k] : 1;
+        if (k < n && w[k] > UINT32_MAX)
+            stop("'%s' is too large", s);
+    }
 }
 
 static void set_lenient(const char *s) {
@@ -314,14 +352,14 @@ static bool valued(const char *a, const char *v) {
             return *texts[k].to = v, true;
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
         if (!strcmp(a, numbers[k].name))
-            return *numbers[k].to = (uint32_t)strtoul(v, NULL, 0), true;
+            return *numbers[k].to = whole32(v), true;
     for (size_t k = 0; k < sizeof triples / sizeof *triples; k++)
         if (!strcmp(a, triples[k].name))
             return three(v, triples[k].to), true;
     if (!strcmp(a, "--seed"))
-        return o.emu.seed = strtoull(v, NULL, 0), true;
+        return o.emu.seed = whole(v, "", NULL), true;
     if (!strcmp(a, "--max-steps"))
-        return o.emu.max_steps = strtoull(v, NULL, 0), true;
+        return o.emu.max_steps = whole(v, "", NULL), true;
     if (!strcmp(a, "--policy"))
         return set_policy(v), true;
     if (!strcmp(a, "--lenient"))
@@ -404,13 +442,13 @@ static void pack(struct emu *e, const struct function *f, uint8_t *params) {
 static void print_results(void) {
     for (uint32_t k = 0; k < o.nprints; k++) {
         char *end;
-        const unsigned long n = strtoul(o.prints[k], &end, 0);
+        const uint64_t n = whole(o.prints[k], ":", &end);
         if (n >= o.nargs || !o.args[n].address)
             stop("--print %s: no such buffer", o.prints[k]);
         const struct arg *a = &o.args[n];
-        uint64_t count = *end == ':' ? strtoull(end + 1, NULL, 0) : a->count;
+        uint64_t count = *end == ':' ? whole(end + 1, "", NULL) : a->count;
         count = count < a->count ? count : a->count;
-        printf("argument %lu:", n);
+        printf("argument %" PRIu64 ":", n);
         for (uint64_t i = 0; i < count; i++)
             print_element(a->type, (const uint8_t *)(uintptr_t)(a->address + i * a->type->bytes));
         printf("\n");

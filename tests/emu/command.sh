@@ -36,6 +36,17 @@ expect 0 'axpy.ptx:14: never taken: bra$' axpy.ptx --block 4 --arg u32:4 --arg f
 expect 0 '^fma.rn.f32$' $run --forms -
 expect 0 '^fma .*PTX ISA: fma' ops
 expect 0 '^usage' --help
+# What is no number is not read as one.
+expect 2 "'x' is no number" $run --seeds x
+expect 2 "'' is no number" $run --grid 1,
+expect 2 "at most three numbers" $run --grid 1,1,1,1
+expect 2 "'-1' is no number" $run --block -1
+expect 2 "'4294967296' is too large" $run --smem 4294967296
+expect 2 "'x' is no number" $run --print 3:x
+expect 2 'TYPE.COUNT. or TYPE' axpy.ptx --arg u32:4 --arg f32:2 --arg 'f32[4' --arg 'f32[4]'
+expect 2 "'1.5' is no number" axpy.ptx --arg u32:1.5 --arg f32:2 --arg 'f32[4]' --arg 'f32[4]'
+expect 2 "'300' does not fit in u8" axpy.ptx --arg u8:300 --arg f32:2 --arg 'f32[4]' --arg 'f32[4]'
+expect 2 "'two' is no number" axpy.ptx --arg u32:1 --arg f32:two --arg 'f32[4]' --arg 'f32[4]'
 
 # CTA n waits for CTA n - 1; one fits at a time. Started by number it always ends, otherwise in few seeds.
 chain="chain.ptx --grid 6 --block 32 --arg u32[6] --slots 1"
