@@ -1,6 +1,7 @@
-/* cuda_handles.c: which handles of libcuda-emu.so live, so that a wrong one is answered, not
- * followed; what becomes of a capture's streams and events when it ends. SPDX-License-Identifier:
- * Apache-2.0 */
+/* cuda_handles.c: which handles of libcuda-emu.so live, so that a wrong one is answered and not
+ * followed; what becomes of a capture's streams and events when it ends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_abi.h"
 #include <pthread.h>
 #include <stdlib.h>
