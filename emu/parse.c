@@ -168,6 +168,26 @@ static void note_func(struct parser *p) {
     skip_braces(p);
 }
 
+static struct text_func *func_of(struct parser *p, const char *name, bool defined) {
+    for (u32 k = 0; k < p->nfuncs; k++)
+        if (!p->func[k].entry && !strcmp(p->func[k].name, name) && p->func[k].defined >= defined)
+            return &p->func[k];
+    parse_fail(p, ".alias: no function '%s' is %s before it", name,
+               defined ? "defined" : "declared");
+}
+/* `.alias name, function;`: the name has the function's body, with its names of the parameters. */
+static void note_alias(struct parser *p) {
+    struct text_func *t = func_of(p, tok_name(p), false);
+    tok_expect(p, ",");
+    const struct text_func *of = func_of(p, tok_name(p), true);
+    tok_expect(p, ";");
+    if (t->defined || t->nformals != of->nformals || t->nresults != of->nresults)
+        parse_fail(p, ".alias: '%s' and '%s' do not go together", t->name, of->name);
+    const char *name = t->name;
+    *t = *of;
+    t->name = name;
+}
+
 static void note_entry(struct parser *p) {
     struct lexer at = p->x;
     const char *name = tok_name(p);
@@ -307,7 +327,9 @@ static void parse_directive(struct parser *p) {
         note_func(p);
     } else if (tok_is(p, ".loc")) {
         parse_loc(p);
-    } else if (tok_accept(p, ".pragma") || tok_accept(p, ".alias")) {
+    } else if (tok_accept(p, ".alias")) {
+        note_alias(p);
+    } else if (tok_accept(p, ".pragma")) {
         while (!tok_accept(p, ";")) {
             if (p->x.kind == TK_END)
                 parse_fail(p, "a directive without end");
