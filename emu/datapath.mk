@@ -35,6 +35,7 @@ $(EMU_RUN_TESTS): $(BUILD)/tests/emu/test_%: tests/emu/test_%.c tests/emu/unit.h
 # A program of the CUDA runtime, in the place of nvcc's output.
 EMU_CALLS := $(patsubst %,$(BUILD)/tests/emu/%,test_runtime test_driver test_graphs test_dsl test_handles)
 TESTS += $(EMU_CALLS)
+$(BUILD)/tests/emu/test_dsl: LDFLAGS_ALL += -rdynamic
 $(EMU_CALLS): $(BUILD)/tests/emu/%: tests/emu/%.c tests/emu/unit.h | $(BUILD)/libcuda-emu.so
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE $< $(LDFLAGS_ALL) $(LIBS) -ldl -o $@

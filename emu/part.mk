@@ -12,8 +12,9 @@ EMU_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(EMU_MAIN) $(EMU_CUDA),$(wi
 EMU_CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(EMU_CUDA))
 
 ALL += $(BUILD)/libcuda-emu.so
+# -Bsymbolic: its calls reach its own functions where NVIDIA's runtime is in the process too.
 $(BUILD)/libcuda-emu.so: emu/libcuda.map $(EMU_OBJ) $(EMU_CUDA_OBJ)
-	$(CC) -shared -Wl,-soname,libcuda-emu.so -Wl,--no-undefined -Wl,--version-script=$< $(LDFLAGS_ALL) \
+	$(CC) -shared -Wl,-soname,libcuda-emu.so -Wl,--no-undefined -Wl,-Bsymbolic -Wl,--version-script=$< $(LDFLAGS_ALL) \
 		$(filter %.o,$^) $(LIBS) -ldl -o $@
 
 include tests/emu/truth/truth.mk

@@ -76,6 +76,13 @@ static struct fat fat_of(const char *kernel) {
                         .code = cubin_of(kernel)};
 }
 
+/* A runtime that is in the program too, for all libraries to see, as torch's is (-rdynamic): ours
+ * must not call it. */
+__attribute__((visibility("default"))) int cudaLibraryLoadData(void);
+int cudaLibraryLoadData(void) {
+    return 999;
+}
+
 struct config { /* cudaLaunchConfig_t */
     unsigned grid[3], block[3];
     size_t smem;
