@@ -127,9 +127,10 @@ void check_mbar_flip(struct emu *e, struct cta *c, struct mbarrier *b) {
     b->clock = NULL;
     b->last_serial = 0;
     check_wait_flip(e, c, b, b->out_clock);
-    /* phase b->phase completes now: who waits for every phase must have seen the one before */
+    /* phase b->phase completes now: who waits for every phase must have seen the one before,
+     * unless its parity says that it waits for this one (warps that take turns) */
     for (u32 k = 0; b->phase >= 1 && k < c->nwarps; k++)
-        if (b->waits[k] >= 2 && b->seen[k] + 1 == b->phase && b->parked >> k & 1)
+        if (b->waits[k] >= 2 && b->wanted[k] + 1 == b->phase && b->parked >> k & 1)
             emu_report(e->running, e->at, EMU_PHASE,
                        "mbarrier at 0x%x: phase %llu completes while warp %u, which waits for "
                        "every phase, still waits for phase %llu",
@@ -146,6 +147,7 @@ void check_mbar_wait(struct warp *w, const struct insn *i, struct mbarrier *b, b
                        "phases since its last wait)",
                        b->addr, w->id, (unsigned long long)(b->phase - b->seen[w->id]));
         b->parked |= 1u << w->id;
+        b->wanted[w->id] = b->phase;
         return;
     }
     b->parked &= ~(1u << w->id);

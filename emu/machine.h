@@ -126,6 +126,7 @@ struct mbarrier {
     u32 parked;          /* warps whose last wait failed */
     u8 waits[MAX_WARPS]; /* phases waited for one after the other */
     u64 seen[MAX_WARPS];
+    u64 wanted[MAX_WARPS]; /* phase that was open at the last failed wait: it is waited for */
     struct mbar_waiter waiter[MAX_WARPS];
     const char *name;
 };
