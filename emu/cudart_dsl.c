@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cudart.h"
 #include <pthread.h>
+#include <stdlib.h>
 
 #define SAME(name, params, args)                                                                   \
     cu_result name params;                                                                         \
@@ -52,6 +53,14 @@ const char *cudaGetErrorName(cu_result e);
 CU_API const char *cuda_dialect_get_error_name(cu_result e);
 CU_API const char *cuda_dialect_get_error_name(cu_result e) {
     return cudaGetErrorName(e);
+}
+/* Host code has no way to go on here. */
+CU_API void cuda_dialect_assert_success(cu_result e);
+CU_API void cuda_dialect_assert_success(cu_result e) {
+    if (e == CUE_SUCCESS)
+        return;
+    fprintf(stderr, "emu: a call that the program takes to succeed: %s\n", cudaGetErrorName(e));
+    abort();
 }
 CU_API void CuteDSLRT_TVMFFISetRaisedCudaError(set_raised_parts *raise, cu_result e);
 CU_API void CuteDSLRT_TVMFFISetRaisedCudaError(set_raised_parts *raise, cu_result e) {

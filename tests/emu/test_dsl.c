@@ -5,8 +5,10 @@
 #include "unit_calls.h"
 #include <elf.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* *p += step */
@@ -179,6 +181,22 @@ static void test_once(void) {
     CHECK(!state, "unloaded");
 }
 
+/* Success goes on, an error ends the program. */
+static void test_assert(void) {
+    CALL(cuda_dialect_assert_success, void, int)
+    int status = 0;
+    cuda_dialect_assert_success(0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (!child) {
+        cuda_dialect_assert_success(719);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+              WTERMSIG(status) == SIGABRT,
+          "status %d", status);
+}
+
 int main(int argc, char **argv) {
     if (!unit_library(argc, argv) || !mkdtemp(folder))
         return 1;
@@ -192,6 +210,7 @@ int main(int argc, char **argv) {
           "start");
     test_folder();
     test_once();
+    test_assert();
     static const char *const files[] = {"a.ptx", "b.ptx", "c.ptx", "not"};
     for (size_t k = 0; k < 4; k++)
         remove_ptx(files[k]);
