@@ -84,7 +84,8 @@ cu_result cu_stream_stuck(const char *who) {
 
 /* The legacy stream and the blocking ones wait for each other. */
 static bool legacy_waits(struct cu_stream *s) {
-    const bool legacy = (uintptr_t)s<2, blocking = (uintptr_t)s> 2 && !(s->flags & 1);
+    const bool legacy = (uintptr_t)s <= 1, made = (uintptr_t)s > 2;
+    const bool blocking = made && !(s->flags & 1);
     for (const struct cu_stream *w = waiting; w; w = w->next) {
         const bool theirs = w != &defaults[0] && w != &defaults[1] && !(w->flags & 1);
         if ((legacy && theirs) || (blocking && w == &defaults[0]))
