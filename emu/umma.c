@@ -119,10 +119,10 @@ static bool decode_scaled(struct umma_shape *s, uint32_t idesc, const struct umm
     if (field(idesc, 2, 1) != f->sparse)
         REFUSE("instruction descriptor 0x%08x: bit 2 says %s, the instruction %s", idesc,
                f->sparse ? "dense" : "sparse", f->sparse ? "sparse" : "dense");
-    if (field(idesc, 0, 2) || field(idesc, 3, 1) || field(idesc, 6, 1) || field(idesc, 24, 3) ||
-        (!wide && field(idesc, 12, 1)))
-        REFUSE("instruction descriptor 0x%08x: a reserved bit (0, 1, 3, 6, 24-26%s) is set", idesc,
-               wide ? "" : " or 12");
+    /* Bit 12, reserved beside 4-bit operands, is set by the CuTe DSL's Tcgen05MxOmmaInstrDesc: a
+     * version of sparsity, it says, that means nothing to sm_100. */
+    if (field(idesc, 0, 2) || field(idesc, 3, 1) || field(idesc, 6, 1) || field(idesc, 24, 3))
+        REFUSE("instruction descriptor 0x%08x: a reserved bit (0, 1, 3, 6, 24-26) is set", idesc);
     const bool k96 = field(idesc, 31, 1);
     if (k96 && (wide || f->sparse || f->a_tmem))
         REFUSE(
@@ -263,7 +263,7 @@ struct tmem_span umma_span_sfa(const struct umma *u, uint32_t w) {
     return span_scales(u, u->sfa, u->shape.sfa_id, umma_rows_a(u), w);
 }
 struct tmem_span umma_span_sfb(const struct umma *u, uint32_t w) {
-    return span_scales(u, u->sfb, u->shape.sfb_id, u->shape.n, w);
+    return span_scales(u, u->sfb, u->shape.sfb_id, u->shape.n / umma_lane_groups(u), w);
 }
 
 struct tmem_span umma_span_meta(const struct umma *u) {
@@ -292,21 +292,28 @@ const char *umma_columns(const struct umma *u, uint32_t c, uint32_t row, uint8_t
     return NULL;
 }
 
-static bool quarters_equal(const uint32_t *cells, struct tmem_span s, uint32_t rows) {
+/* In each of `groups` groups of lanes. */
+static bool quarters_equal(const uint32_t *cells, struct tmem_span s, uint32_t rows,
+                           uint32_t groups) {
+    const uint32_t lanes = 128 / groups;
     for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t q = 1; q < 4; q++)
+        for (uint32_t q = 0; q < 4; q++)
             if (cells[(r % 32 + 32 * q) * TMEM_ROW + s.column + r / 32] !=
-                cells[r % 32 * TMEM_ROW + s.column + r / 32])
+                cells[(r % 32 + 32 * q / lanes * lanes) * TMEM_ROW + s.column + r / 32])
                 return false;
     return true;
 }
 const char *umma_scales_refuse(const struct umma *u, uint32_t c) {
+    const uint32_t groups = umma_lane_groups(u);
     for (uint32_t w = 0; umma_span_sfa(u, w).columns; w++)
-        if (!quarters_equal(u->cta[c].tmem, umma_span_sfa(u, w), umma_rows_a(u)))
+        if (!quarters_equal(u->cta[c].tmem, umma_span_sfa(u, w), umma_rows_a(u), 1))
             return "the scale factors of A differ between the four quarters of lanes";
     for (uint32_t w = 0; umma_span_sfb(u, w).columns; w++)
-        if (!quarters_equal(u->cta[c].tmem, umma_span_sfb(u, w), u->shape.n))
-            return "the scale factors of B differ between the four quarters of lanes";
+        if (!quarters_equal(u->cta[c].tmem, umma_span_sfb(u, w), u->shape.n / groups, groups))
+            return groups == 1
+                       ? "the scale factors of B differ between the four quarters of lanes"
+                       : "the scale factors of a half of B differ between the two quarters of "
+                         "lanes that compute with it";
     return NULL;
 }
 

@@ -107,9 +107,10 @@ struct tmem_span umma_span_d(const struct umma *u);
 struct tmem_span umma_span_a(const struct umma *u); /* columns 0 when A is in shared memory */
 
 /* Block-scaled kinds: the words of scale factors; row r of A (column n of B) has word w in lane
- * r%32, column r/32 + 4 w (8 w of more than 128 columns of B), the same in all four quarters. Bytes
- * are counted from the id on; with K = 96 they may need a second and a third word.  Columns 0:
- * there is no word w. */
+ * r%32, column r/32 + 4 w (8 w of more than 128 columns of B), the same in all four quarters; but
+ * where N is divided among groups of lanes, each group has those of its part of B (the ISA says
+ * nothing of it; CuTe's ScaleFactorDuplicated2by2).  Bytes are counted from the id on; with K = 96
+ * they may need a second and a third word.  Columns 0: there is no word w. */
 struct tmem_span umma_span_sfa(const struct umma *u, uint32_t w);
 struct tmem_span umma_span_sfb(const struct umma *u, uint32_t w);
 uint32_t umma_scales(const struct umma *u); /* of a row */

@@ -138,12 +138,12 @@ static void clear_columns(const struct umma *u, struct operand *b) {
 
 /* --- Scale factors --- */
 
-/* Factor `at` of a row, counted from the byte `id` of the first word. */
-static float scale(const struct umma *u, const uint32_t *cells, bool is_a, uint32_t row,
-                   uint32_t at) {
+/* Factor `at` of a row, counted from the byte `id` of the first word; from `lane` on. */
+static float scale(const struct umma *u, const uint32_t *cells, bool is_a, uint32_t lane,
+                   uint32_t row, uint32_t at) {
     const uint32_t byte = at + (is_a ? u->shape.sfa_id : u->shape.sfb_id);
     const struct tmem_span s = is_a ? umma_span_sfa(u, byte / 4) : umma_span_sfb(u, byte / 4);
-    const uint32_t word = cells[row % 32 * TMEM_ROW + s.column + row / 32];
+    const uint32_t word = cells[(lane + row % 32) * TMEM_ROW + s.column + row / 32];
     const uint32_t code = word >> 8 * (byte % 4) & 0xff;
     return (float)num_to_f64(u->shape.sf_ue4m3 ? NUM_UE4M3 : NUM_UE8M0, code);
 }
@@ -153,7 +153,7 @@ static void scale_a(const struct umma *u, const struct umma_cta *c, uint32_t row
     const uint32_t block = u->shape.k / umma_scales(u);
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t k = 0; k < u->shape.k; k += block) {
-            const float f = scale(u, c->tmem, true, r, k / block);
+            const float f = scale(u, c->tmem, true, 0, r, k / block);
             for (uint32_t i = k; i < k + block; i++)
                 a->f[(int)r * a->row_step + (int)i * a->k_step] *= f;
         }
@@ -162,10 +162,11 @@ static void scale_a(const struct umma *u, const struct umma_cta *c, uint32_t row
 static void scale_b(const struct umma *u, const struct umma_cta *c, const struct operand *from,
                     struct operand *b) {
     const uint32_t block = u->shape.k / umma_scales(u), n = u->shape.n;
+    const uint32_t groups = umma_lane_groups(u), part = n / groups, lanes = 128 / groups;
     b->k_step = from->k_step;
     for (uint32_t j = 0; j < n; j++)
         for (uint32_t k = 0; k < u->shape.k; k += block) {
-            const float f = scale(u, c->tmem, false, j, k / block);
+            const float f = scale(u, c->tmem, false, j / part * lanes, j % part, k / block);
             for (uint32_t i = k; i < k + block; i++)
                 b->f[i * n + j] = from->f[i * n + j] * f;
         }

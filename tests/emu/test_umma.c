@@ -349,7 +349,8 @@ static void test_idesc_refusals(void) {
         {0x08820480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, NULL},
         {0x08820490, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "scale factor ids"},
         {0x08820080, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "do not exist"},
-        {0x08821480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "reserved"},
+        {0x08821480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, NULL}, /* bit 12, as the CuTe DSL has it */
+        {0x08820488, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "reserved"},
         {0x08830480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, "K-major"},
         {0x88820480, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, NULL}, /* K = 96 */
         {0xe8820490, {UMMA_MXF4, 1, 0, 0, 2, 0, 0}, NULL}, /* scale factor ids 3 and 1 */

@@ -109,9 +109,12 @@ static uint64_t put_operand(const struct kase *k, bool is_a, uint32_t start) {
 }
 
 /* Row r of each CTA: byte id.. of lane r%32, column r/32, the same in all quarters; every four
- * bytes fill a column for each 32 of 128 or 256 rows. */
+ * bytes fill a column for each 32 of 128 or 256 rows.  Of 128 rows over a pair each half of the
+ * lanes has its half of B. */
 static void put_scales(const struct kase *k, bool is_a) {
-    const uint32_t rows = is_a ? k->m : k->n, per = is_a ? k->m / k->group : k->n;
+    const uint32_t rows = is_a ? k->m : k->n;
+    const bool halves = !is_a && k->group == 2 && k->m == 128;
+    const uint32_t per = is_a ? k->m / k->group : halves ? k->n / 2 : k->n;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t s = 0; s < k->scales; s++) {
             double *v = &(is_a ? sa : sb)[r][s];
@@ -123,20 +126,21 @@ static void put_scales(const struct kase *k, bool is_a) {
                 code = num_from_f64(NUM_UE4M3, *v, NUM_RN, 0);
             }
             const uint32_t at = (is_a ? k->sfa_id : k->sfb_id) + s, byte = at % 4;
-            const uint32_t word = at / 4 * (is_a || k->n <= 128 ? 4 : 8);
+            const uint32_t word = at / 4 * (is_a || per <= 128 ? 4 : 8);
             for (uint32_t c = 0; c < k->group; c++)
                 for (uint32_t q = 0; q < 4; q++) {
                     const uint32_t in = r % per;
-                    if (!is_a || r / per == c)
+                    if (is_a ? r / per == c : !halves || r / per == q / 2)
                         ((uint8_t *)&tmem[c][(in % 32 + 32 * q) * 512 + (is_a ? SFA : SFB) + word +
                                              in / 32])[byte] = (uint8_t)code;
                 }
         }
-    /* Bytes that are not chosen hold anything, the same in all quarters. */
+    /* Bytes that are not chosen hold anything, the same in all quarters (of a half). */
     for (uint32_t c = 0; c < 2; c++)
         for (uint32_t i = 32; i < 128; i++)
             for (uint32_t col = is_a ? SFA : SFB; col < (is_a ? SFA + 8u : SFB + 16u); col++)
-                tmem[c][i * 512 + col] = tmem[c][i % 32 * 512 + col];
+                tmem[c][i * 512 + col] =
+                    tmem[c][(halves ? i % 32 + i / 64 * 64 : i % 32) * 512 + col];
 }
 
 static double product(const struct kase *k, uint32_t m, uint32_t n) {
@@ -197,12 +201,12 @@ static void run(const struct kase *k, const char *zero_bits) {
 
 static void test_scaled(void) {
     static const enum num_fmt f[] = {NUM_E4M3, NUM_E5M2, NUM_E2M3, NUM_E3M2, NUM_E2M1};
-    static const uint32_t shapes[][3] = {{128, 8, 1},  {128, 128, 1}, {128, 256, 1},
-                                         {256, 64, 2}, {256, 256, 2}, {128, 32, 2}};
+    static const uint32_t shapes[][3] = {{128, 8, 1},   {128, 128, 1}, {128, 256, 1}, {256, 64, 2},
+                                         {256, 256, 2}, {128, 32, 2},  {128, 256, 2}};
     for (uint32_t a = 0; a < 5; a++)
         for (uint32_t b = 0; b < 5; b++)
             for (int t = 0; t < 2; t++) {
-                const uint32_t *s = shapes[unit_random() % (t ? 5 : 6)];
+                const uint32_t *s = shapes[unit_random() % (t ? 5 : 7)];
                 const struct kase k = {.kind = UMMA_MXF8F6F4,
                                        .a = f[a],
                                        .b = f[b],
@@ -220,8 +224,8 @@ static void test_scaled(void) {
                 plain.scales = plain.sfa_id = plain.sfb_id = 0;
                 run(&plain, NULL);
             }
-    for (uint32_t i = 0; i < 48; i++) {
-        const uint32_t *s = shapes[i % 6];
+    for (uint32_t i = 0; i < 56; i++) {
+        const uint32_t *s = shapes[i % 7];
         struct kase k = {.kind = i % 4 == 0 ? UMMA_MXF4 : UMMA_MXF4NVF4,
                          .a = NUM_E2M1,
                          .b = NUM_E2M1,
@@ -230,8 +234,8 @@ static void test_scaled(void) {
                          .group = s[2],
                          .scales = i % 4 < 2 ? 2 : 4,
                          .ue4m3 = i % 4 == 3,
-                         .a_tmem = i % 12 < 5 && i % 6 != 5,
-                         .layout = (int)(i / 6 % 4)};
+                         .a_tmem = i % 14 < 5,
+                         .layout = (int)(i / 7 % 4)};
         if (k.scales == 2) {
             k.sfa_id = unit_random() % 2 * 2;
             k.sfb_id = unit_random() % 2 * 2;
@@ -280,6 +284,14 @@ static void test_quarters(void) {
     tmem[0][(96 + 31) * 512 + SFB + 1] = 0;
     tmem[0][(96 + 31) * 512 + SFB + 2] = 1;
     CHECK(!umma_scales_refuse(&u, 0), "column 2 holds no scale of 64 columns");
+
+    u.form.cta_group = 2; /* N / 2 columns in lanes 0 to 63, the others in 64 to 127 */
+    memset(tmem, 0, sizeof tmem);
+    for (uint32_t lane = 64; lane < 128; lane++)
+        tmem[0][lane * 512 + SFB] = 7;
+    CHECK(!umma_scales_refuse(&u, 0), "each half has its own");
+    tmem[0][(32 + 3) * 512 + SFB] = 1;
+    CHECK(umma_scales_refuse(&u, 0) && strstr(umma_scales_refuse(&u, 0), "half of B"), "in a half");
 }
 
 /* The examples of the section Zero-Column Mask Descriptor, least significant bit first. */
