@@ -69,6 +69,26 @@ TEST(boxes_divide_pages) {
         }
 }
 
+/* Boxes divide the page that the kernel counts with, which lies in the caller's and holds what is
+ * in use. */
+TEST(pages_larger_than_the_cache) {
+    static const int pages[] = {1, 7, 16, 64, 100, 128, 256, 300, 4096, INT32_MAX};
+    static const int64_t lens[] = {0, 1, 10, 127, 128, 255, 256, 257, 300, 5000, INT32_MAX};
+    const struct kernel_row row = {.kv_type = GQA_BF16, .head_dim = 64, .group = 8};
+    for (int i = 0; i < 10; i++)
+        for (int j = 0; j < 11; j++) {
+            struct gqa_problem p = problem(GQA_BF16, 64, pages[i]);
+            p.kv_len = lens[j];
+            const int32_t used = page_tokens(&p);
+            const struct map_shape k = map_shape_of(&p, &row, NULL, 0);
+            const struct map_shape v = map_shape_of(&p, &row, NULL, 1);
+            CHECK(used > 0 && used <= pages[i] && (used == pages[i] || used >= lens[j]));
+            CHECK(used % (int)k.box[1] == 0 && used % (int)v.box[1] == 0);
+            CHECK_INT(k.sizes[1], used);
+            CHECK(used == pages[i] || k.box[1] == 128);
+        }
+}
+
 TEST(unknown_page_counts_and_empty_caches_have_a_size) {
     struct gqa_problem p = problem(GQA_BF16, 128, 16);
     CHECK_INT(shape(p, 128, 0).sizes[3], INT32_MAX);

@@ -86,10 +86,7 @@ static void fill_problem(struct gqa_args *a, const struct gqa_problem *p) {
     a->head_dim_v = p->head_dim_v;
     a->q_tokens = p->q_tokens;
     a->kv_len = (int32_t)p->kv_len;
-    /* A page larger than the cache is as good as one that just holds it, and its multiples fit 31
-     * bits. */
-    a->page_size =
-        p->kv_len < p->page_size ? (int32_t)(p->kv_len > 0 ? p->kv_len : 1) : p->page_size;
+    a->page_size = page_tokens(p);
     a->causal = p->causal;
     a->window_left = p->window_left > INT32_MAX / 2 ? -1 : (int32_t)p->window_left;
     a->q_type = (int32_t)p->q_type;

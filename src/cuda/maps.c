@@ -11,10 +11,15 @@ static int tensor_type(enum gqa_type type) {
     return type == GQA_BF16 ? CU_TENSOR_BF16 : type == GQA_F16 ? CU_TENSOR_F16 : CU_TENSOR_BYTES;
 }
 
+int32_t page_tokens(const struct gqa_problem *p) {
+    const int64_t enough = (p->kv_len > 0 ? p->kv_len + 255 : 256) / 256 * 256;
+    return enough < p->page_size ? (int32_t)enough : p->page_size;
+}
+
 /* The kernel's box_tokens. */
 static uint32_t box_tokens(const struct gqa_problem *p, int most) {
     int box = most;
-    while (p->paging && p->page_size % box)
+    while (p->paging && page_tokens(p) % box)
         box >>= 1;
     return (uint32_t)box;
 }
@@ -28,7 +33,7 @@ struct map_shape map_shape_of(const struct gqa_problem *p, const struct kernel_r
     const int bytes = (int)gqa_type_bytes(p->kv_type), d = row->head_dim;
     const int span = GQA_SM100_SPAN(bytes, d);
     const struct gqa_strides *s = is_v ? &p->v : &p->k;
-    const int64_t tokens = p->paging ? p->page_size : p->kv_len;
+    const int64_t tokens = p->paging ? page_tokens(p) : p->kv_len;
     const int64_t entries = !p->paging ? p->kv_batch : p->num_pages ? p->num_pages : INT32_MAX;
     const struct map_shape x = {
         .type = tensor_type(p->kv_type),

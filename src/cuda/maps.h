@@ -10,6 +10,11 @@
 #include "driver.h"
 #include "kernels.h"
 
+/* Tokens per page as kernels and maps count them. A page larger than the cache is as good as one
+ * that holds it, and its multiples fit 31 bits; one of whole stages, so that boxes stay whole and
+ * are the same on both sides (sm100's hung when the kernel counted kv_len tokens, the map all). */
+int32_t page_tokens(const struct gqa_problem *p);
+
 /* What is asked of the driver for one map. */
 struct map_shape {
     int type, swizzle;
