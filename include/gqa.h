@@ -198,7 +198,8 @@ struct gqa_problem {
     int64_t batch; /* sequences, 0 .. 2^31 - 1; 0 is a valid, empty step */
     int q_heads;   /* 1 .. 2^20 */
     int kv_heads;
-    int head_dim;            /* of Q and K, 1 .. 512; GPUs want a multiple of 8, a CPU takes any */
+    int head_dim;            /* of Q and K, 1 .. 512; GPUs want a multiple of 8 (of 16 bytes
+                                of K and V), a CPU takes any */
     int head_dim_v;          /* of V and O; 0 means head_dim */
     int q_tokens;            /* query tokens per sequence, 1 .. 16; the longest one where ragged */
     int q_ragged;            /* nonzero: lengths from cu_seqlens_q, Q/O/LSE rows packed by token */
@@ -247,8 +248,10 @@ struct gqa_problem {
     enum gqa_pdl pdl;
     enum gqa_precision precision;
     int check_tables;   /* CPU: look at every length, offset and page number before computing */
-    const char *kernel; /* NULL, or the one kernel to use (gqa_device_kernel lists them); the
-                           string is read by gqa_plan_create only */
+    const char *kernel; /* NULL, or the one kernel to use (gqa_device_kernel lists them), with
+                           ":simple", ":opt" or ":blog" (sm100: a published rule chooses the splits;
+                           "blog" may choose atomic), ":shares" or ":cluster=N" (sm90: how a grid is
+                           made). The string is read by gqa_plan_create only */
 };
 
 static inline struct gqa_problem gqa_problem_init(void) {
@@ -430,16 +433,21 @@ static inline struct gqa_tensors gqa_tensors_init(void) {
 
 /* Compute o (and lse) for one step.
  * Numbers: products and sums in float32; o is rounded once, to o_type. A score that is masked is
- *         replaced, never added to, and V rows that are not seen are never multiplied, so NaN or
- *         Inf in unused slots, pages or table entries cannot reach an output.
+ *         replaced, never added to, and V rows that no query token of the sequence sees are never
+ *         multiplied, so NaN or Inf in unused slots, pages or table entries cannot reach an
+ *         output. (One that only a later query token sees may reach an earlier one on GPUs.)
  * Owner:  pointers must stay valid until the stream has run this call (CPU: until it returns).
  *         o, lse and the workspace overlap neither each other nor any input. The workspace is
  *         aligned to 256 bytes; it may be NULL if gqa_plan_workspace is 0.
  * Stream: GPU: a CUstream; kernels are enqueued, nothing is synchronised, allocated or copied; it
  *         may be captured in a graph, and the lengths are read when it runs. CPU: must be NULL;
  *         returns when o is complete.
- * Fails:  GQA_ERR_ARGUMENT, _ALIGNMENT, _WORKSPACE, _DEVICE, _DRIVER; nothing is enqueued then.
- *         With check_tables (CPU) also GQA_ERR_ARGUMENT for a bad length, offset or page. */
+ *         On GPUs K and V, and their strides, are multiples of 16 bytes, Q's of 8; with
+ *         reduction atomic on sm100 O's of 16.
+ * Fails:  GQA_ERR_ARGUMENT, _ALIGNMENT, _WORKSPACE, _DEVICE, _DRIVER, _SHAPE (more CTAs than a
+ *         grid holds), _UNSUPPORTED (a trace, and a kernel that does not record); nothing is
+ *         enqueued then. With check_tables (CPU) also GQA_ERR_ARGUMENT for a bad length, offset or
+ * page. */
 GQA_API gqa_status gqa_decode(const gqa_plan *plan, const struct gqa_tensors *tensors,
                               void *workspace, size_t workspace_bytes, void *stream,
                               struct gqa_error *err);

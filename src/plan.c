@@ -97,6 +97,11 @@ static bool row_fits(const struct kernel_row *row, const struct gqa_problem *p, 
                   gqa_type_name(p->kv_type), gqa_type_name(q_wanted), gqa_type_name(p->q_type));
     if (row->head_dim < widest)
         return no(why, size, "it holds heads up to %d wide, not %d", row->head_dim, widest);
+    const int64_t most = (INT64_C(1) << 40) / (int64_t)gqa_type_bytes(row->kv_type) - 1;
+    const struct gqa_strides *k = &p->k, *v = &p->v;
+    if (row->arch >= KERNEL_sm100 && (k->batch > most || k->token > most || k->head > most ||
+                                      v->batch > most || v->token > most || v->head > most))
+        return no(why, size, "strides of K and V must be below 2^40 bytes in a tensor map");
     const int row_bytes = row->head_dim * (int)gqa_type_bytes(row->kv_type);
     if (row->arch >= KERNEL_sm100 && p->paging && p->page_size % 2 && row_bytes < 128)
         return no(why, size,
@@ -157,6 +162,32 @@ static bool counts_fit(struct search *s, const struct candidate *c) {
     return true;
 }
 
+/* What the reduction asked for wants, in words. */
+static bool no_reduction(struct search *s, int splits) {
+    static const char *const wants[] = {
+        [GQA_REDUCE_AUTO] = "splits that some reduction merges",
+        [GQA_REDUCE_NONE] = "one split",
+        [GQA_REDUCE_KERNEL] = "two splits or more",
+        [GQA_REDUCE_ATOMIC] = "o_type f32 and 2, 4, 8 or 16 splits",
+        [GQA_REDUCE_CLUSTER] = "2 to 16 splits",
+        [GQA_REDUCE_GRID] = "two splits or more, and a kernel that has it",
+    };
+    return no(s->why, sizeof s->why, "reduction %s wants %s; not %d split%s with o_type %s",
+              gqa_reduction_name(s->p->reduction), wants[s->p->reduction], splits,
+              splits == 1 ? "" : "s", gqa_type_name(s->p->o_type));
+}
+
+/* Blackwell's kernels add whole rows by bulk copies (cp.reduce.async.bulk). */
+static bool atomic_fits(struct search *s, const struct candidate *c) {
+    const size_t bytes = gqa_type_bytes(s->p->o_type);
+    if (c->finish != GQA_FINISH_ATOMIC || kernel_rows[c->row].arch < KERNEL_sm100 ||
+        (strides_fit(&s->p->o, bytes, 16) && (size_t)s->p->head_dim_v * bytes % 16 == 0))
+        return true;
+    return no(s->why, sizeof s->why,
+              "%s adds rows of O in place: they must be multiples of 16 bytes long and apart",
+              kernel_rows[c->row].name);
+}
+
 static void offer_splits(struct search *s, struct candidate c, int splits, int finish) {
     c.schedule = GQA_SCHED_SPLITS;
     c.splits = splits;
@@ -164,12 +195,12 @@ static void offer_splits(struct search *s, struct candidate c, int splits, int f
     c.cluster = finish == GQA_FINISH_GRID ? c.cluster : finish >= GQA_FINISH_ATOMIC ? splits : 1;
     c.ctas = c.units * splits;
     c.slots = plan_merged_parts(&c) > 1 ? c.units * plan_merged_parts(&c) : 0;
-    if (!counts_fit(s, &c))
+    if (!counts_fit(s, &c) || !atomic_fits(s, &c))
         return;
     if (reduction_allows(s->p, finish) || (c.by_rule && s->p->reduction == GQA_REDUCE_AUTO))
         offer(s, c);
-    else
-        no(s->why, sizeof s->why, "the reduction asked for does not do %d splits", splits);
+    else if (!s->why[0]) /* an earlier reason says more */
+        no_reduction(s, splits);
 }
 
 /* `clusters` clusters, or CTAs, per unit, which meet in the last. */
@@ -409,6 +440,11 @@ static gqa_status search_named(struct search *s, const char *kernel, struct gqa_
             return fail(err, GQA_ERR_UNSUPPORTED, "%s: %s", kernel, why);
         if (rule && kernel_rows[i].arch < KERNEL_sm100)
             return fail(err, GQA_ERR_UNSUPPORTED, "%s: split rules are for sm100 kernels", kernel);
+        if (rule && s->p->split_mode != GQA_SPLIT_AUTO)
+            return fail(err, GQA_ERR_UNSUPPORTED,
+                        "%s: a split rule chooses the splits; split_mode must be auto", kernel);
+        if (s->cluster && !plan_families[kernel_rows[i].arch].has_grid)
+            return fail(err, GQA_ERR_UNSUPPORTED, "%s: grids are for sm90 kernels", kernel);
         if (rule)
             offer_rule(s, i, rule);
         else

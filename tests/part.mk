@@ -11,7 +11,10 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(ORACLE_LIB) $(BUILD)/internal.a
 $(BUILD)/tests/test_relay_sm90: tests/part.mk $(BUILD)/tests/test_relay
 	@printf '#!/bin/sh\nexec $(BUILD)/tests/test_relay emu:sm_90a gqa_decode_sm90_bf16_d128_g8\n' >$@
 	@chmod +x $@
-TESTS += $(BUILD)/tests/test_relay_sm90
+$(BUILD)/tests/test_corners_sm100: tests/part.mk $(BUILD)/tests/test_corners
+	@printf '#!/bin/sh\nCORNERS=sm100 exec $(BUILD)/tests/test_corners\n' >$@
+	@chmod +x $@
+TESTS += $(BUILD)/tests/test_relay_sm90 $(BUILD)/tests/test_corners_sm100
 
 # What builds for itself, without sanitizers, says the same in every build.
 ifeq ($(SAN),)

@@ -12,6 +12,10 @@
 enum { HEADS = 4, DIM = 64, TOKENS = 300, MOST_Q = 4, ONE = 0x3f80 /* bf16 */ };
 enum { LONGEST_SECONDS = 300 }; /* a kernel that hangs ends the test */
 
+static bool is_blackwell(void) {
+    return getenv("CORNERS") && !strcmp(getenv("CORNERS"), "sm100");
+}
+
 /* One step; the memory is of the one cache entry. */
 struct step {
     gqa_device *device;
@@ -34,7 +38,7 @@ static bool step_open(struct step *s) {
     const char *path = getenv("GQA_CUDA_EMU") ? getenv("GQA_CUDA_EMU") : "build/libcuda-emu.so";
     char why[160];
     alarm(LONGEST_SECONDS);
-    if (gqa_device_open("emu:sm_90a", NULL, &s->device, &s->err)) {
+    if (gqa_device_open(is_blackwell() ? "emu:sm_100a" : "emu:sm_90a", NULL, &s->device, &s->err)) {
         SKIP("%s", s->err.message);
         return false;
     }
@@ -95,7 +99,11 @@ static void run(struct step *s, const char *kernel) {
     gqa_plan_destroy(plan);
 }
 
-static const char *const kernels[] = {"gqa_decode_sm90_bf16_d64_g8", "gqa_decode_sm80_bf16_d64_g8"};
+static const char *kernel_of(int k) {
+    return k                ? "gqa_decode_sm80_bf16_d64_g8"
+           : is_blackwell() ? "gqa_decode_sm100_bf16_d64_g8"
+                            : "gqa_decode_sm90_bf16_d64_g8";
+}
 
 /* A page of 2^26 tokens times the tokens of a tile was more than 31 bits hold. */
 TEST(pages_may_be_larger_than_the_cache) {
@@ -112,16 +120,22 @@ TEST(pages_may_be_larger_than_the_cache) {
     for (int i = 0; i < 5; i++) {
         s.p.page_size = pages[i];
         for (int k = 0; k < 2; k++)
-            run(&s, kernels[k]);
+            run(&s, kernel_of(k));
     }
+    for (s.p.page_size = 256, s.p.kv_len = 1; s.p.kv_len <= 256;
+         s.p.kv_len = s.p.kv_len * 3 / 2 + 1)
+        for (int k = 0; k < 2; k++)
+            run(&s, kernel_of(k));
     s.memory.release(s.memory.context, on_device, sizeof table);
     step_close(&s);
 }
 
-/* Of four query tokens the first sees nothing in the last part, which has two tokens. */
+/* Of four query tokens the first sees nothing in the last part, which has two tokens. Not of
+ * Blackwell's kernels: an empty part leaves statistics only, and what the combine kernel then loads
+ * it drops (docs/kernels.md). */
 TEST(parts_that_a_row_does_not_see_are_written) {
     struct step s;
-    if (!step_open(&s))
+    if (is_blackwell() || !step_open(&s))
         return;
     s.p.q_tokens = MOST_Q;
     s.p.causal = 1;
@@ -130,7 +144,27 @@ TEST(parts_that_a_row_does_not_see_are_written) {
     s.p.splits = 7;
     s.p.reduction = GQA_REDUCE_KERNEL;
     for (int k = 0; k < 2; k++)
-        run(&s, kernels[k]);
+        run(&s, kernel_of(k));
+    step_close(&s);
+}
+
+/* Blackwell's atomic finish adds rows by bulk copies, 16 bytes at a time. */
+TEST(rows_that_are_added_to_are_aligned) {
+    struct step s;
+    gqa_plan *plan = NULL;
+    if (!is_blackwell() || !step_open(&s))
+        return;
+    s.p.kv_len = 4;
+    s.p.o_type = GQA_F32;
+    s.p.reduction = GQA_REDUCE_ATOMIC;
+    gqa_problem_pack(&s.p, GQA_HND);
+    CHECK_INT(gqa_plan_create(s.device, &s.p, &plan, &s.err), GQA_OK);
+    void *const o = s.t.o;
+    s.t.o = (char *)o + 4;
+    if (plan)
+        CHECK_INT(gqa_decode(plan, &s.t, NULL, 0, NULL, &s.err), GQA_ERR_ALIGNMENT);
+    s.t.o = o;
+    gqa_plan_destroy(plan);
     step_close(&s);
 }
 

@@ -252,6 +252,68 @@ TEST(refused_grids_say_why) {
     }
 }
 
+static void check_refusal(const char *device, const struct gqa_problem *p, const char *says) {
+    const struct gqa_error e = refusal(device, p);
+    if (e.status != GQA_ERR_UNSUPPORTED || !strstr(e.message, says))
+        FAIL("expected \"%s\", not %s \"%s\"", says, gqa_status_name(e.status), e.message);
+}
+
+/* The rule that was broken is named, not another candidate's. */
+TEST(refused_reductions_say_what_they_want) {
+    struct gqa_problem p = shape(1, 8, 1, 128, 4096);
+    p.reduction = GQA_REDUCE_ATOMIC;
+    check_refusal("plan:sm_100a", &p, "o_type f32");
+    p.o_type = GQA_F32;
+    CHECK_INT(refusal("plan:sm_100a", &p).status, GQA_OK);
+    p.o.head = 130; /* rows of 4-byte elements that a bulk copy cannot add to */
+    p.o.token = p.o.batch = 8 * 130;
+    check_refusal("plan:sm_100a", &p, "multiples of 16 bytes");
+    CHECK_INT(refusal("plan:sm_90a", &p).status, GQA_OK);
+    gqa_problem_pack(&p, GQA_HND);
+    p.split_mode = GQA_SPLIT_FIXED;
+    p.splits = 6;
+    check_refusal("plan:sm_100a", &p, "2, 4, 8 or 16 splits");
+    p.splits = 20;
+    p.reduction = GQA_REDUCE_CLUSTER;
+    check_refusal("plan:sm_100a", &p, "2 to 16 splits");
+}
+
+/* What follows a kernel's name does not overrule the problem, nor is it passed over. */
+TEST(rules_behind_a_name_do_not_overrule_the_problem) {
+    static const char *const rules[] = {"gqa_decode_sm100_bf16_d128_g8:opt",
+                                        "gqa_decode_sm100_bf16_d128_g8:blog",
+                                        "gqa_decode_sm100_bf16_d128_g8:simple"};
+    struct gqa_problem p = shape(1, 8, 1, 128, 8192);
+    for (int i = 0; i < 3; i++) {
+        p.kernel = rules[i];
+        p.split_mode = GQA_SPLIT_AUTO;
+        p.splits = 0;
+        CHECK_INT(refusal("plan:sm_100a", &p).status, GQA_OK);
+        p.split_mode = GQA_SPLIT_INVARIANT;
+        check_refusal("plan:sm_100a", &p, "split_mode must be auto");
+        p.split_mode = GQA_SPLIT_FIXED;
+        p.splits = 3;
+        check_refusal("plan:sm_100a", &p, "split_mode must be auto");
+    }
+    p.kernel = "gqa_decode_sm100_bf16_d128_g8:cluster=4";
+    check_refusal("plan:sm_100a", &p, "sm90");
+    p.kernel = "gqa_decode_sm100_bf16_d128_g8:shares";
+    check_refusal("plan:sm_100a", &p, "sm90");
+}
+
+/* A tensor map's strides end at 2^40 bytes; the portable kernel takes larger ones. */
+TEST(strides_that_no_tensor_map_holds) {
+    struct gqa_problem p = shape(2, 8, 1, 128, 4096);
+    p.k.batch = p.v.batch = INT64_C(1) << 39;
+    gqa_device *device = planner("plan:sm_100a");
+    if (!device)
+        return;
+    CHECK(strstr(plan(device, &p).kernel, "sm80"));
+    p.k.batch = p.v.batch = (INT64_C(1) << 39) - 8;
+    CHECK(strstr(plan(device, &p).kernel, "sm100"));
+    gqa_device_close(device);
+}
+
 /* Bulk tensor copies go to multiples of 128 bytes; a kernel for wider heads takes such pages. */
 TEST(odd_pages_of_narrow_rows_go_to_wider_kernels) {
     struct gqa_problem p = shape(1, 8, 1, 64, 4096);

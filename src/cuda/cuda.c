@@ -130,11 +130,14 @@ static void fill_schedule(struct gqa_args *a, const gqa_plan *plan, void *worksp
 
 static gqa_status check_alignment(const gqa_plan *plan, const struct gqa_tensors *t,
                                   struct gqa_error *err) {
+    const bool adds_rows = plan->choice.numbers[PLAN_FINISH] == GQA_FINISH_ATOMIC &&
+                           kernel_rows[plan->choice.kernel].arch >= KERNEL_sm100;
     const struct {
         const char *name;
         const void *p;
         uintptr_t align;
-    } wanted[] = {{"q", t->q, 8}, {"k", t->k, 16}, {"v", t->v, 16}};
+    } wanted[] = {
+        {"q", t->q, 8}, {"k", t->k, 16}, {"v", t->v, 16}, {"o", t->o, adds_rows ? 16 : 1}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if ((uintptr_t)wanted[i].p % wanted[i].align)
             return fail(err, GQA_ERR_ALIGNMENT, "%s is at %p; %s wants it aligned to %d bytes",

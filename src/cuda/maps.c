@@ -33,7 +33,8 @@ struct map_shape map_shape_of(const struct gqa_problem *p, const struct kernel_r
     const int bytes = (int)gqa_type_bytes(p->kv_type), d = row->head_dim;
     const int span = GQA_SM100_SPAN(bytes, d);
     const struct gqa_strides *s = is_v ? &p->v : &p->k;
-    const int64_t tokens = p->paging ? page_tokens(p) : p->kv_len;
+    /* of a page larger than the cache only what may be in use */
+    const int64_t tokens = !p->paging || p->kv_len < p->page_size ? p->kv_len : p->page_size;
     const int64_t entries = !p->paging ? p->kv_batch : p->num_pages ? p->num_pages : INT32_MAX;
     const struct map_shape x = {
         .type = tensor_type(p->kv_type),
